@@ -90,7 +90,9 @@ impl Flat {
 
     fn merge(&self, a: Window, b: Window) -> Window {
         if a.count == 0 {
-            return b;
+            // Python's sum starts at 0.
+            let is_sum = matches!(self.method.as_str(), "average" | "avg_zero" | "sum");
+            return Window { value: if is_sum { 0.0 + b.value } else { b.value }, ..b };
         }
         if b.count == 0 {
             return a;

@@ -44,6 +44,12 @@ pub fn post_json(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) 
     (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
 }
 
+/// Sends a POST request with any bytes. `headers` are complete lines. Panics if there is no response.
+pub fn post_bytes(address: SocketAddr, path: &str, headers: &str, body: &[u8]) -> Response {
+    try_bytes(address, "POST", path, headers, body)
+        .unwrap_or_else(|error| panic!("POST {path} of {address}: {error}"))
+}
+
 /// Sends any request. `headers` are complete lines. Panics if there is no response.
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Response {
     try_request(address, method, path, headers, body)
@@ -61,14 +67,26 @@ pub fn try_request(
     headers: &str,
     body: &str,
 ) -> std::io::Result<Response> {
+    try_bytes(address, method, path, headers, body.as_bytes())
+}
+
+fn try_bytes(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(HANG))?;
     let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-    )?;
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    // The server need not read a refused body to its end.
+    let _ = stream.write_all(body);
     read_response(&mut stream)
 }
 

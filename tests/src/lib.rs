@@ -1,6 +1,7 @@
 //! Helpers of tests. For the system tests: the built daemon as a process, its metrics and answers, real
 //! senders, whisper and graphite-web as an oracle, and BigGraphite. For the tests of all crates: waiting for
-//! a condition ([`wait`]), killing a process ([`crash`]) and filling a disk ([`small_disk`]).
+//! a condition ([`wait`]), killing a process ([`crash`]), filling a disk ([`small_disk`]) and
+//! running a scenario with several seeds ([`rounds`]).
 //!
 //! Must not know: any crate of the daemon. System tests see what a user sees: the binary, its ports and its files.
 //! The exceptions are `tests/interop/`, which compares the Cassandra store with BigGraphite, and `functions/`, which
@@ -29,6 +30,7 @@ pub mod opentsdb;
 pub mod oracle;
 pub mod own_network;
 pub mod power;
+pub mod rounds;
 pub mod send;
 pub mod small_disk;
 pub mod wait;

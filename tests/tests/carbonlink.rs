@@ -160,6 +160,27 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
     daemon.stop_well();
 }
 
+/// Queries are counted under the names that carbon has for them.
+#[test]
+fn queries_have_a_history_under_carbons_names() {
+    let mut setup = setup();
+    setup.set("self_metrics.interval", "1s");
+    let daemon = setup.start();
+    let Some(mut graphite) = Graphite::start(&daemon) else { return };
+    let bulk = json!({"type": "cache-query-bulk", "metrics": ["none", "many.m2.value"]});
+    let last = |name: &str| {
+        let series = daemon.render(&format!("carbon.agents.*.cache.{name}"), NOW - 600, NOW, NOW);
+        series.first().and_then(|series| series.known().into_values().next_back()).unwrap_or(0.0)
+    };
+    // The clock stands still, so each interval replaces the numbers of the one before.
+    wait_until("both kinds of queries", || {
+        graphite.query(&["none"]);
+        graphite.ask(&bulk, 2);
+        last("queries") > 0.0 && last("bulk_queries") > 0.0 && last("bulk_queries_average_size") == 2.0
+    });
+    daemon.stop_well();
+}
+
 /// graphite-web reads whisper files itself and merges the points of the daemon.
 #[test]
 fn graphite_web_merges_the_points_into_what_it_has_read() {

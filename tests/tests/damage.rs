@@ -2,9 +2,12 @@
 //! daemon then starts and says what is missing, or ends with a message that names the file and what to do. It is
 //! never silent, never hangs, and never shows wrong values.
 //!
-//! `PLUMBAGO_DAMAGE_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed.
+//! `PLUMBAGO_DAMAGE_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed, and `PLUMBAGO_DAMAGE_CASE` runs one case
+//! only. An ordinary run has each kind of file with each damage at least once.
 
 mod files;
+mod full_disk;
+mod spool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,8 +26,8 @@ use rand::{RngExt, SeedableRng};
 use self::files::{HARMS, Harm, copy, files, harm, kind};
 
 const START: i64 = 1_763_900_040;
-/// Cases of an ordinary run.
-const CASES: usize = 200;
+/// Cases of an ordinary run at least.
+const CASES: usize = 500;
 /// Daemons at a time.
 const WORKERS: usize = 3;
 /// The log may name a damaged file in at most this many lines.
@@ -113,7 +116,11 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
     setup.start().stop_well();
     let clean = into.join("clean");
     copy(&setup.data(), &clean);
-    let base = |name, directory: PathBuf| {
+    (model, vec![Base::of("crashed", crashed), Base::of("clean", clean)])
+}
+
+impl Base {
+    fn of(name: &'static str, directory: PathBuf) -> Self {
         let mut kinds: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for file in files(&directory) {
             // An empty file has nothing to damage, and deleting a lock is no damage.
@@ -121,9 +128,8 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
                 kinds.entry(kind(&file)).or_default().push(file);
             }
         }
-        Base { name, directory, kinds }
-    };
-    (model, vec![base("crashed", crashed), base("clean", clean)])
+        Self { name, directory, kinds }
+    }
 }
 
 /// What a start came to.
@@ -150,22 +156,38 @@ impl Case<'_> {
     }
 
     fn run(&self, setup: &Setup, model: &Model) -> Result<Outcome, String> {
-        let data = setup.data();
-        let _ = fs::remove_dir_all(&data);
-        copy(&self.base.directory, &data);
+        self.prepare(&setup.data());
+        self.check_start(setup, model, false)
+    }
+
+    /// Makes a damaged data directory.
+    fn prepare(&self, data: &Path) {
+        let _ = fs::remove_dir_all(data);
+        copy(&self.base.directory, data);
         harm(&data.join(&self.file), self.harm, self.place);
-        let before = files(&data);
+    }
+
+    /// Starts the daemon and waits until it is ready or has ended. Returns whether it is ready.
+    fn launch(&self, setup: &Setup) -> (Daemon, bool) {
         let mut daemon = setup.launch();
         let is_ready = wait_for(&self.title(), || {
             let is_ready = daemon.stdout().iter().any(|line| line == "ready");
             (is_ready || !daemon.runs()).then_some(is_ready)
         });
+        (daemon, is_ready)
+    }
+
+    /// Checks the first start. `is_said`: an earlier start that failed has said what is damaged.
+    fn check_start(&self, setup: &Setup, model: &Model, is_said: bool) -> Result<Outcome, String> {
+        let data = setup.data();
+        let before = files(&data);
+        let (daemon, is_ready) = self.launch(setup);
         if !is_ready {
             self.check_refusal(&daemon.wait(), &data, &before)?;
             self.check_repair(setup, model)?;
             return Ok(Outcome::Refused);
         }
-        let result = self.check_ready(&daemon, model);
+        let result = if is_said { Ok(()) } else { self.check_ready(&daemon, model) };
         let log = daemon.log();
         result.map_err(|problem| format!("{problem}\n{}", tail(&log)))?;
         let (points, names) = missing(&daemon, model)?;
@@ -186,6 +208,9 @@ impl Case<'_> {
         let is_format = file.ends_with("plumbago-format");
         if status.code() != Some(5) && !(is_format && status.code() == Some(4)) {
             return problem("the exit code is not 5");
+        }
+        if output.contains("internal error") {
+            return problem("a damaged file is no internal error");
         }
         // A manifest and `current` check each other, so the message may name either.
         let keyspace = file.rsplit_once('/').map_or("", |(directory, _)| directory).to_owned();
@@ -271,11 +296,7 @@ impl Case<'_> {
 
     /// A second start loses nothing more, and new points are stored.
     fn check_next_start(&self, setup: &Setup, model: &Model, before: (usize, usize)) -> Result<(), String> {
-        let mut daemon = setup.launch();
-        let is_ready = wait_for(&self.title(), || {
-            let is_ready = daemon.stdout().iter().any(|line| line == "ready");
-            (is_ready || !daemon.runs()).then_some(is_ready)
-        });
+        let (daemon, is_ready) = self.launch(setup);
         if !is_ready {
             return Err(format!("the second start failed\n{}", tail(&daemon.wait().output)));
         }
@@ -355,15 +376,17 @@ fn tail(text: &str) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
+/// Every kind of file with every damage.
+fn combinations(bases: &[Base]) -> Vec<(&Base, &Vec<PathBuf>, Harm)> {
+    let kinds = bases.iter().flat_map(|base| base.kinds.values().map(move |files| (base, files)));
+    kinds.flat_map(|(base, files)| HARMS.map(|harm| (base, files, harm))).collect()
+}
+
 /// Damages every kind of file in every way in turn, at places from the seed.
 fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
     let mut random = StdRng::seed_from_u64(seed);
-    let combinations: Vec<(&Base, &Vec<PathBuf>, Harm)> = bases
-        .iter()
-        .flat_map(|base| base.kinds.values().map(move |files| (base, files)))
-        .flat_map(|(base, files)| HARMS.map(|harm| (base, files, harm)))
-        .collect();
-    // An ordinary run does not reach all combinations: each seed takes others.
+    let combinations = combinations(bases);
+    // A run with fewer cases does not reach all combinations: each seed takes others.
     let first = random.random_range(0..combinations.len());
     let step = (combinations.len() / count.max(1)).max(1);
     (0..count)
@@ -375,13 +398,22 @@ fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
         .collect()
 }
 
+/// A number of the environment.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn seed() -> u64 {
+    number("PLUMBAGO_SEED").unwrap_or(20_261_124)
+}
+
 #[test]
 fn damage_is_said_and_survived() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_124);
-    let count = number("PLUMBAGO_DAMAGE_CASES").map_or(CASES, |count| count as usize);
+    let seed = seed();
     let directory = tempfile::tempdir().unwrap();
     let (model, bases) = fill(directory.path());
+    let ordinary = CASES.max(combinations(&bases).len());
+    let count = number("PLUMBAGO_DAMAGE_CASES").map_or(ordinary, |count| count as usize);
     for base in &bases {
         println!("{}: {:?}", base.name, base.kinds.keys().collect::<Vec<_>>());
     }

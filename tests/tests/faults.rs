@@ -1,6 +1,8 @@
 //! A daemon on Cassandra whose nodes die, hang and lose rows that they acknowledged. Afterwards every point and
 //! every aggregate equals that of a run without faults.
 
+use std::time::Instant;
+
 use plumbago_cassandra_node::cql::{Connection, Consistency, SUPERUSER};
 use plumbago_cassandra_node::server::{self, cluster_for_test};
 use plumbago_cassandra_node::{Cluster, CommitlogSync, Node, Options};
@@ -8,11 +10,13 @@ use plumbago_tests::answer::alike;
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::each;
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::wait_until;
 use uuid::Uuid;
 
 use crate::compare;
+use crate::condition_times::LIMIT;
 use crate::load::{self, Load, Sent};
 
 /// A daemon under load, and the model of the points that it was sent.
@@ -164,7 +168,9 @@ impl Run {
     pub(crate) fn kill_node(&self, cluster: &mut Cluster) {
         wait_until("the node to be seen", || self.nodes_up() == 1);
         cluster.node(0).kill();
+        let killed = Instant::now();
         wait_until("the loss of the node to be seen", || self.nodes_up() == 0);
+        assert!(killed.elapsed() <= LIMIT, "the loss was seen after {:?}", killed.elapsed());
         let ready = self.ready();
         assert!(ready.status == 503 && ready.body.contains("no node of the cluster"), "{ready:?}");
     }
@@ -255,8 +261,12 @@ fn a_node_out_of_reach_forgets_nothing() {
 /// Without a commit log, the only node loses all rows that it has in memory.
 #[test]
 fn what_a_killed_node_forgot_is_sent_again() {
+    each(61, 1, killed_node);
+}
+
+fn killed_node(seed: u64) {
     let Some(mut cluster) = cluster(1, &Options::default()) else { return };
-    let mut run = Run::new("forgetful", &cluster.contact_points(), 61);
+    let mut run = Run::new("forgetful", &cluster.contact_points(), seed);
     run.setup.set("store.cassandra.replication.durable_writes", "false");
     run.syncdb();
     run.start();
@@ -293,9 +303,13 @@ fn what_a_killed_node_forgot_is_sent_again() {
 /// Three nodes, each of which keeps acknowledged writes only in memory for up to ten seconds.
 #[test]
 fn three_nodes_in_trouble() {
+    each(62, 1, three_nodes);
+}
+
+fn three_nodes(seed: u64) {
     let options = Options { commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
     let Some(mut cluster) = cluster(3, &options) else { return };
-    let mut run = Run::new("three", &cluster.contact_points(), 62);
+    let mut run = Run::new("three", &cluster.contact_points(), seed);
     for what in ["data", "metadata"] {
         run.setup.set(&format!("store.cassandra.replication.{what}"), "3");
     }

@@ -214,3 +214,34 @@ fn child_imports_from_graphite() {
     daemon.stop_well();
     source.stop_well();
 }
+
+#[test]
+fn an_import_of_whisper_files_goes_on_after_a_full_disk() {
+    with_small_disk("import_full_disk::child_imports_whisper_files", 96);
+}
+
+#[test]
+#[ignore = "runs as a child of the test above"]
+fn child_imports_whisper_files() {
+    let Some(disk) = SmallDisk::here() else { return };
+    let names: Vec<String> = (0..100).map(|i| format!("servers.a{i}.load")).collect();
+    let (kept, source) = source_folded_by("sum", &names);
+    source.stop_well();
+    let mut setup = folded_by("sum");
+    let tree = setup.path().join("whisper").to_str().unwrap().to_owned();
+    kept.run_well(&["export-whisper", &tree, "servers.**"]);
+    on(&disk, &mut setup);
+    let daemon = setup.start_for_commands();
+    let command = ["import-whisper", "--json", tree.as_str()];
+    disk.leave(KEPT_FREE / 2);
+    let ended = setup.run(&command);
+    assert_full(&ended, &[disk.path().to_str().unwrap(), "store.embedded.min_free_bytes"]);
+    disk.empty();
+
+    let report = report(&setup, &command);
+    assert_eq!((&report["metrics"], &report["skipped"]), (&json!(100), &json!({})), "{report}");
+    let source = kept.start();
+    assert_stages_equal(&daemon, &source, 100);
+    daemon.stop_well();
+    source.stop_well();
+}

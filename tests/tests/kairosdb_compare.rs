@@ -19,9 +19,9 @@ use plumbago_kairosdb_node::kairosdb::{self, KairosDb};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
 use plumbago_tests::wait::wait_until;
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use serde_json::Value;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
 
 use answers::Verdict;
 use queries::Query;
@@ -45,7 +45,7 @@ fn now() -> i64 {
 struct Both {
     real: KairosDb,
     ours: Daemon,
-    /// A daemon that has `summed`, whose points are older than the first stage by now.
+    /// A daemon that has `summed` and `averaged`, whose points are older than the first stage by now.
     aged: Daemon,
     _setups: [Setup; 2],
 }
@@ -55,7 +55,8 @@ impl Both {
         let real = kairosdb::for_test()?;
         let setup = || {
             let mut setup = Setup::new();
-            setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION).set("api.point_writes", "true");
+            setup.schemas(points::SCHEMAS).aggregation(points::AGGREGATION);
+            setup.set("api.point_writes", "true").set("api.deletes", "true");
             setup
         };
         let (setup, mut setup_aged) = (setup(), setup());
@@ -87,14 +88,16 @@ impl Both {
     /// Waits until both answer a query with so many points.
     fn wait_points(&self, query: &Value, count: u64) {
         for address in [self.real.http(), self.ours.api()] {
-            let found = || {
-                let answer = http::request(address, "POST", QUERY, "", &query.to_string());
-                let answer: Value = serde_json::from_str(&answer.body).unwrap();
-                answer["queries"][0]["sample_size"].as_u64()
-            };
-            wait_until(&format!("{count} points of {query}"), || found() == Some(count));
+            wait_until(&format!("{count} points of {query}"), || points_read(address, query) == Some(count));
         }
     }
+}
+
+/// The number of points that were read for a query.
+fn points_read(address: SocketAddr, query: &Value) -> Option<u64> {
+    let answer = http::request(address, "POST", QUERY, "", &query.to_string());
+    let answer: Value = serde_json::from_str(&answer.body).unwrap();
+    answer["queries"][0]["sample_size"].as_u64()
 }
 
 /// Where KairosDB and the daemons answer.
@@ -169,6 +172,7 @@ fn the_daemon_answers_as_kairosdb() {
     lists(&both);
     wrong_queries(&both);
     writes(&both);
+    deletions(&both);
     both.ours.stop_well();
     both.aged.stop_well();
 }
@@ -177,13 +181,27 @@ fn generated_queries(both: &Both) {
     let now = now();
     let bodies = points::bodies(now);
     both.fill(&bodies);
-    let summed = bodies.iter().find(|body| body[0]["name"] == "summed").unwrap().to_string();
-    let taken = http::request(both.aged.api(), "POST", "/api/v1/datapoints", "", &summed);
-    assert_eq!(taken.status, 204, "{}", taken.body);
+    for body in bodies.iter().filter(|body| points::COARSE.iter().any(|name| body[0]["name"] == *name)) {
+        let taken = http::request(both.aged.api(), "POST", "/api/v1/datapoints", "", &body.to_string());
+        assert_eq!(taken.status, 204, "{}", taken.body);
+    }
     both.aged.flush();
     both.aged.set_clock(now);
     for (query, count) in points::counts(&bodies, now) {
         both.wait_points(&query, count);
+    }
+    // KairosDB writes points some time after it has answered.
+    for metric in points::COARSE {
+        let (start, length) = points::span(metric, now);
+        let query = queries::within(metric, start * 1000, (start + length) * 1000);
+        let body = bodies.iter().find(|body| body[0]["name"] == metric).unwrap();
+        let lengths = body.as_array().unwrap().iter().map(|one| one["datapoints"].as_array().unwrap().len());
+        let count = lengths.sum::<usize>() as u64;
+        for address in [both.real.http(), both.aged.api()] {
+            wait_until(&format!("{count} points of {metric}"), || {
+                points_read(address, &query) == Some(count)
+            });
+        }
     }
     let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", 6000));
     println!("seed {seed} (PLUMBAGO_SEED), {count} queries (PLUMBAGO_KAIROSDB_QUERIES)");
@@ -253,8 +271,7 @@ fn lists(both: &Both) {
 }
 
 fn wrong_queries(both: &Both) {
-    let point =
-        serde_json::json!([{"name": "m", "tags": {"h": "a"}, "datapoints": [[1_698_537_600_000_i64, 1]]}]);
+    let point = json!([{"name": "m", "tags": {"h": "a"}, "datapoints": [[1_698_537_600_000_i64, 1]]}]);
     both.fill(&[point]);
     both.wait_points(&queries::plain("m"), 1);
     let mut tally = Tally::default();
@@ -271,4 +288,38 @@ fn writes(both: &Both) {
         tally.add(write.compare(both), &write.shown());
     }
     tally.check("writes");
+}
+
+/// Deletes ranges of time from both. What is left is the same.
+fn deletions(both: &Both) {
+    const START: i64 = 1_698_537_600;
+    const METRIC: &str = "gone";
+    let series = ["a", "b"].map(|host| {
+        let points: Vec<Value> = (0..60).map(|at| json!([(START + at) * 1000, at])).collect();
+        json!({"name": METRIC, "tags": {"host": host}, "datapoints": points})
+    });
+    both.fill(&[json!(series)]);
+    let left = Query {
+        body: queries::plain(METRIC),
+        is_relative: false,
+        is_fitted: false,
+        has_descending_ranges: false,
+        is_coarse: false,
+    };
+    both.wait_points(&left.body, 120);
+    let mut random = SmallRng::seed_from_u64(number("PLUMBAGO_SEED", SEED) as u64);
+    for _ in 0..20 {
+        let from = START * 1000 + random.random_range(-2000..60_000);
+        let until = from + random.random_range(0..4000);
+        let mut body = queries::within(METRIC, from, until);
+        if random.random_bool(0.7) {
+            let host = if random.random_bool(0.5) { "a" } else { "b" };
+            body["metrics"][0]["tags"] = json!({ "host": host });
+        }
+        let (real, ours) = both.post("/api/v1/datapoints/delete", &body.to_string());
+        assert_eq!((real.status, ours.status), (204, 204), "{body}: {} {}", real.body, ours.body);
+        wait_until(&format!("the same points after {body}"), || {
+            matches!(ask(both.addresses(), QUERY, &left), Verdict::Equal)
+        });
+    }
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Stdio;
 
 use flate2::Compression;
@@ -218,6 +217,7 @@ fn keyspaces_of_all_forms_are_imported() {
         compare_import(form, server, keyspace, &expected);
         if form == "MILLISECONDS" {
             compare_by_index(server, keyspace, &expected);
+            compare_killed(server, keyspace, &expected);
             compare_exported(&real, &expected);
         }
         if form == "LEGACY" {
@@ -272,6 +272,14 @@ fn compare_by_index(server: &Server, keyspace: &str, expected: &BTreeMap<&'stati
     assert!(ask(daemon.api(), "temp").is_empty());
 }
 
+/// Imports a keyspace in runs that are killed.
+fn compare_killed(server: &Server, keyspace: &str, expected: &BTreeMap<&'static str, Answer>) {
+    let setup = setup();
+    kill_and_go_on(&setup, &["--keyspace", keyspace, "--contact-points", &server.contact_point()]);
+    let daemon = setup.start();
+    compare("a keyspace, killed", &daemon, expected);
+}
+
 /// Imports KairosDB's own export: compressed, killed and repeated, in a process of its own and in a daemon.
 fn compare_exported(real: &KairosDb, expected: &BTreeMap<&'static str, Answer>) {
     let setup = setup();
@@ -281,7 +289,7 @@ fn compare_exported(real: &KairosDb, expected: &BTreeMap<&'static str, Answer>) 
     let mut encoder = GzEncoder::new(std::fs::File::create(&zipped).unwrap(), Compression::fast());
     encoder.write_all(&std::fs::read(&lines).unwrap()).unwrap();
     encoder.finish().unwrap();
-    kill_and_go_on(&setup, &zipped);
+    kill_and_go_on(&setup, &[zipped.to_str().unwrap()]);
     let daemon = setup.start();
     compare("export, killed", &daemon, expected);
     drop(daemon);
@@ -294,13 +302,14 @@ fn compare_exported(real: &KairosDb, expected: &BTreeMap<&'static str, Answer>) 
 }
 
 /// Kills the import ten times, each time after more parts were stored, and then lets it end.
-fn kill_and_go_on(setup: &Setup, file: &Path) {
+fn kill_and_go_on(setup: &Setup, source: &[&str]) {
     let state = setup.data().join("maintenance/import-kairosdb/state.json");
     let stored = || {
         let state: Value = serde_json::from_slice(&std::fs::read(&state).ok()?).ok()?;
         Some(state["stored"].as_array()?.len())
     };
-    let arguments = ["import-kairosdb", "--workers", "1", "--rate", "4000", file.to_str().unwrap()];
+    let slowly = [&["--workers", "1", "--rate", "4000"], source].concat();
+    let arguments = [&["import-kairosdb"], &slowly[..]].concat();
     for kill in 1..=10 {
         let mut command = setup.command(&arguments);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -312,7 +321,7 @@ fn kill_and_go_on(setup: &Setup, file: &Path) {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let report = import(setup, &["--workers", "1", "--rate", "4000", file.to_str().unwrap()]);
+    let report = import(setup, &slowly);
     // Most points were stored by runs that were killed. The last report counts all of them.
     assert!(report["series"].as_u64().unwrap() >= 13, "{report}");
     assert!(report["skipped"].as_object().unwrap().is_empty(), "{report}");

@@ -1,7 +1,7 @@
 //! Points by KairosDB's and OpenTSDB's requests, from the socket to the graph.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -110,19 +110,6 @@ fn put_tells_what_became_of_the_points() {
     daemon.stop_well();
 }
 
-/// A request whose body may be any bytes.
-fn post_bytes(address: SocketAddr, headers: &str, body: &[u8]) -> Response {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    let head = format!(
-        "POST {DATAPOINTS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    // The server need not read a refused body to its end.
-    let _ = stream.write_all(body);
-    http::read_response(&mut stream).unwrap()
-}
-
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(body).unwrap();
@@ -143,7 +130,7 @@ fn compressed_bodies_and_bombs() {
         ("Content-Encoding: gzip\r\n", &packed[..packed.len() - 4], 400),
         ("Content-Encoding: gzip\r\n", body.as_bytes(), 400),
     ] {
-        assert_eq!(post_bytes(daemon.api(), headers, body).status, status, "{headers}");
+        assert_eq!(http::post_bytes(daemon.api(), DATAPOINTS, headers, body).status, status, "{headers}");
     }
     assert_eq!(points(&daemon, "m;h=a"), [(NOW, 1.0)]);
     let before = daemon.memory("VmHWM");
@@ -161,7 +148,7 @@ fn compressed_bodies_and_bombs() {
         ("", &large[..], 413),
     ] {
         for _ in 0..5 {
-            let answer = post_bytes(daemon.api(), headers, body);
+            let answer = http::post_bytes(daemon.api(), DATAPOINTS, headers, body);
             assert_eq!(answer.status, status, "{}", answer.body);
             assert!(
                 answer.body.len() < 10_000 && answer.body.starts_with("{\"errors\":["),
@@ -172,7 +159,11 @@ fn compressed_bodies_and_bombs() {
     }
     let grown = daemon.memory("VmHWM").saturating_sub(before);
     assert!(grown < 200 << 20, "{grown} bytes more");
-    assert_eq!(post_bytes(daemon.api(), "", body.as_bytes()).status, 204, "others are unaffected");
+    assert_eq!(
+        http::post_bytes(daemon.api(), DATAPOINTS, "", body.as_bytes()).status,
+        204,
+        "others are unaffected"
+    );
     let ledger = daemon.ledger();
     assert!(ledger.balances() && ledger.rejected >= 28, "{ledger:?}");
     daemon.stop_well();

@@ -74,10 +74,23 @@ fn wrong_credentials() {
     });
     cql.query("GRANT MODIFY ON KEYSPACE credentials TO limited").unwrap();
     run.check_server("after the right was granted again");
+
+    // The same for the tables of names.
+    cql.query("REVOKE MODIFY ON KEYSPACE credentials_metadata FROM limited").unwrap();
+    let mut number = 0;
+    // The server keeps rights in a cache for a while, so the first names may still be written.
+    wait_until("the lost right to be named", || {
+        number += 1;
+        run.daemon().sender().send(&[Point::new(format!("new.{number}"), run.load.now, 1.0)]);
+        let ready = run.ready();
+        ready.body.contains("new_metrics") && ready.body.contains("MODIFY")
+    });
+    cql.query("GRANT MODIFY ON KEYSPACE credentials_metadata TO limited").unwrap();
+    wait_until("the warning to end", || !run.ready().body.contains("new_metrics"));
 }
 
-/// A keyspace is dropped and created again with another replication while the daemon runs. An operator then sends the
-/// rows again that the server had acknowledged before.
+/// The keyspaces are dropped and created again with another replication while the daemon runs. Their names come back by
+/// themselves. An operator then sends the rows again that the server had acknowledged before.
 #[test]
 fn a_keyspace_made_again() {
     let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
@@ -88,7 +101,9 @@ fn a_keyspace_made_again() {
     run.start();
     run.steps(20);
     run.sent();
-    cql.query("DROP KEYSPACE remade").unwrap();
+    for keyspace in ["remade", "remade_metadata"] {
+        cql.query(&format!("DROP KEYSPACE {keyspace}")).unwrap();
+    }
     run.steps(5);
     wait_until("the lost keyspace to be named", || {
         let ready = run.ready();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use plumbago_tests::capture::Capture;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
@@ -127,6 +128,38 @@ fn listeners_have_a_history_of_their_own() {
     let names = daemon.names();
     assert!(names.iter().any(|name| name.ends_with("-a.listeners.line.metricsReceived")), "{names:?}");
     assert!(!names.iter().any(|name| name.contains(".listeners.pickle.")), "{names:?}");
+}
+
+/// Each destination of the relay has the metrics that carbon-relay has of it.
+#[test]
+fn destinations_of_the_relay_have_a_history_under_carbons_names() {
+    let carbon = Capture::start();
+    let mut setup = Setup::new();
+    setup.set("self_metrics.interval", "1s").schemas("[carbon]\npattern = .*\nretentions = 1s:1h\n");
+    setup.set("relay.destinations", &format!("line://{}", carbon.address()));
+    let daemon = setup.start();
+    let sum = |target: &str| -> f64 {
+        let answer = daemon.get(&format!("/render?format=json&from=-5min&target={}", http::encode(target)));
+        let series: Value = serde_json::from_str(&answer.body).unwrap();
+        let points = series.as_array().unwrap().iter().flat_map(|one| one["datapoints"].as_array().unwrap());
+        points.filter_map(|point| point[0].as_f64()).sum()
+    };
+    let destination = format!("{}:None", carbon.address().to_string().replace('.', "_"));
+    let target = |name: &str| format!("carbon.relays.*.destinations.{destination}.{name}");
+    wait_until("the points of the destination", || {
+        daemon.sender().try_bytes(b"a.b 1 -1\n").unwrap();
+        sum(&target("sent")) > 0.0 && sum(&target("attemptedRelays")) > 0.0
+    });
+    wait_until("the sum of all destinations", || sum("carbon.relays.*.metricsForwarded") > 0.0);
+    assert_eq!(sum(&target("fullQueueDrops")), 0.0);
+    assert!(daemon.names().contains(&format!("{}relayMaxQueueLength", prefix(&daemon, &destination))));
+}
+
+/// The begin of the names of a destination.
+fn prefix(daemon: &Daemon, destination: &str) -> String {
+    let names = daemon.names();
+    let name = names.iter().find(|name| name.contains(destination)).unwrap();
+    name.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.")).unwrap()
 }
 
 /// Every target of the dashboard for Graphite returns a series, if the daemon stores its own metrics.

@@ -3,6 +3,7 @@
 
 use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Options, Release};
+use plumbago_tests::rounds::each;
 
 use crate::faults::Run;
 use crate::interop::beside::Beside;
@@ -10,12 +11,12 @@ use crate::interop::points::{self, RETENTIONS};
 
 #[test]
 fn cassandra_4_1() {
-    all_works_on(Release::V4_1, 66);
+    each(66, 1, |seed| all_works_on(Release::V4_1, seed));
 }
 
 #[test]
 fn cassandra_3_11() {
-    all_works_on(Release::V3_11, 67);
+    each(67, 1, |seed| all_works_on(Release::V3_11, seed));
 }
 
 fn all_works_on(release: Release, seed: u64) {

@@ -11,8 +11,8 @@ use plumbago_tests::differences::Differences;
 use plumbago_tests::http;
 use plumbago_tests::opentsdb::OpenTsdb;
 use plumbago_tests::wait::wait_until;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use self::generate::{Query, TAGS, VALUES};
@@ -103,7 +103,10 @@ fn generated_queries_are_answered_as_opentsdb_answers_them() {
     let mut agreed = Differences::listed("opentsdb.");
     let (mut equal, mut with_points, mut refused, mut complaints) = (0, 0, 0, Vec::new());
     for _ in 0..count {
-        let query = Query::random(&mut random);
+        let mut query = Query::random(&mut random);
+        if random.random_bool(0.1) {
+            query = query.with_second(Query::random(&mut random));
+        }
         let (method, path, body) = query.request();
         let [theirs, ours] = both.ask(method, &path, &body);
         match judged(&query, &theirs, &ours) {

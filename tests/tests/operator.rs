@@ -432,15 +432,18 @@ const HELPS: &[&[&str]] = &[
     &["read"],
     &["write"],
     &["du"],
+    &["stats"],
     &["tags"],
     &["rules"],
     &["rules", "explain"],
+    &["rules", "apply"],
     &["backup"],
     &["restore"],
     &["copy"],
     &["move"],
     &["delete"],
     &["diff"],
+    &["replay-traffic"],
     &["test"],
     &["import-whisper"],
     &["import-kairosdb"],
@@ -506,6 +509,7 @@ fn the_examples_of_the_help_work() {
         setup.file(file, row);
     }
     setup.file("names.txt", "apps.shop.orders 60s:1d average 0.5\n");
+    setup.file("namespaces.conf", "[web]\npattern = web\\.\n");
     setup.file("scan.txt", "sys.cpu 1700000000 1 host=a\n");
     let shell = |line: &str, kind: &str| {
         let mut command = Command::new("bash");
@@ -591,6 +595,8 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
         "bench render",
         "bench load --addr",
         "plumbago diff",
+        "plumbago replay-traffic",
+        "stats --carbon",
         "plumbago test",
         ".toml test",
         "--tagged-names http",

@@ -192,14 +192,18 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
         let plain = |name: &String| {
             let (program, rest) = name.strip_prefix("carbon.")?.split_once('.')?;
             let own = rest.split_once("-a.")?.1;
-            let of_listener = own.strip_prefix("listeners.").and_then(|own| own.split_once('.'));
-            let own = of_listener
-                .map_or_else(|| own.to_owned(), |(_, of_any)| format!("listeners.LISTENER.{of_any}"));
+            let of_any = |parts: &str, any: &str| {
+                let (_, of_one) = own.strip_prefix(parts)?.split_once('.')?;
+                Some(format!("{parts}{any}.{of_one}"))
+            };
+            let of_any = of_any("listeners.", "LISTENER").or_else(|| of_any("destinations.", "DESTINATION"));
+            let own = of_any.unwrap_or_else(|| own.to_owned());
             Some(format!("carbon.{program}.HOST-a.{own}"))
         };
         carbon = embedded.names().iter().filter_map(plain).collect();
-        // All metrics of `serve/self_metrics`: those of carbon-cache, of a listener, and of carbon-aggregator.
-        carbon.len() >= 15 + 2 + 9
+        // All metrics of `serve/self_metrics`: those of carbon-cache, of a listener, of carbon-aggregator, of
+        // carbon-relay and of a destination.
+        carbon.len() >= 19 + 2 + 9 + 7 + 4
     });
     scrape(&embedded, "embedded", &mut families);
     let mut setup = everything();

@@ -8,6 +8,7 @@ use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::each;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
@@ -16,7 +17,7 @@ const POINTS: i64 = 60;
 const TABLE: &str = "unwatched.datapoints_1440p_60s_0";
 
 /// A daemon on nodes without a commit log, which have acknowledged all points. There is one copy of each row.
-fn acknowledged(nodes: usize) -> Option<(Setup, Cluster, Daemon)> {
+fn acknowledged(nodes: usize, seed: u64) -> Option<(Setup, Cluster, Daemon)> {
     let cluster = cluster_for_test(nodes, &Options { heap_mib: 320, sasi: false, ..Options::default() })?;
     let mut setup = Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", "unwatched");
@@ -30,7 +31,7 @@ fn acknowledged(nodes: usize) -> Option<(Setup, Cluster, Daemon)> {
     let now = now();
     let daemon = setup.clock(now).start();
     for minute in 0..POINTS {
-        send(&daemon, now - (POINTS - minute) * 60, minute);
+        send(&daemon, seed, now - (POINTS - minute) * 60, minute);
     }
     wait_until("the points to be received", || daemon.ledger().received >= (METRICS * POINTS) as u64);
     wait_until("all points to be acknowledged", || {
@@ -44,10 +45,10 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
-/// Sends a point of each metric.
-fn send(daemon: &Daemon, time: i64, value: i64) {
-    let points: Vec<Point> =
-        (0..METRICS).map(|n| Point::new(format!("unwatched.m{n}"), time, value as f64)).collect();
+/// Sends a point of each metric. The seed decides on the names, and so on the partitions and their nodes.
+fn send(daemon: &Daemon, seed: u64, time: i64, value: i64) {
+    let point = |n: i64| Point::new(format!("unwatched.s{seed}.m{n}"), time, value as f64);
+    let points: Vec<Point> = (0..METRICS).map(point).collect();
     daemon.sender().send(&points);
 }
 
@@ -71,7 +72,11 @@ fn restart_node(cluster: &mut Cluster) {
 
 #[test]
 fn while_the_daemon_was_stopped() {
-    let Some((setup, mut cluster, daemon)) = acknowledged(1) else { return };
+    each(1, 1, stopped);
+}
+
+fn stopped(seed: u64) {
+    let Some((setup, mut cluster, daemon)) = acknowledged(1, seed) else { return };
     daemon.stop_well();
     restart_node(&mut cluster);
     let daemon = setup.start();
@@ -81,7 +86,11 @@ fn while_the_daemon_was_stopped() {
 
 #[test]
 fn while_the_daemon_was_paused() {
-    let Some((_setup, mut cluster, daemon)) = acknowledged(1) else { return };
+    each(1, 1, paused);
+}
+
+fn paused(seed: u64) {
+    let Some((_setup, mut cluster, daemon)) = acknowledged(1, seed) else { return };
     daemon.signal(Signal::SIGSTOP);
     restart_node(&mut cluster);
     daemon.signal(Signal::SIGCONT);
@@ -93,15 +102,19 @@ fn while_the_daemon_was_paused() {
 /// there.
 #[test]
 fn again_and_again() {
+    each(1, 1, returning);
+}
+
+fn returning(seed: u64) {
     const RETURNS: i64 = 4;
-    let Some((_setup, mut cluster, daemon)) = acknowledged(3) else { return };
+    let Some((_setup, mut cluster, daemon)) = acknowledged(3, seed) else { return };
     let counter = |name: &str| daemon.counters().sum(name) as i64;
     let start = now() + 60;
     for number in 1..=RETURNS {
         cluster.node(2).kill();
         let before = counter("plumbago_sender_rows_total");
         daemon.set_clock(start + number * 60);
-        send(&daemon, start + number * 60, number);
+        send(&daemon, seed, start + number * 60, number);
         wait_until("rows of the living nodes to be acknowledged", || {
             counter("plumbago_sender_rows_total") - before > METRICS / 10
         });

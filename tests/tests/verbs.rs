@@ -3,6 +3,7 @@
 
 use std::process::{Child, Stdio};
 
+use plumbago_tests::capture::{Capture, own_address};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
@@ -29,7 +30,7 @@ fn put(daemon: &Daemon, names: &[&str], timestamp: i64, value: f64) {
 
 /// The answers of every command that only reads, on the same data.
 fn answers(setup: &Setup) -> Vec<String> {
-    let questions: [&[&str]; 11] = [
+    let questions: [&[&str]; 12] = [
         &["list"],
         &["list", "web.*.cpu"],
         &["list", "--tag", "host=a", "--json"],
@@ -41,6 +42,7 @@ fn answers(setup: &Setup) -> Vec<String> {
         &["du"],
         &["tags"],
         &["tags", "host", "--json"],
+        &["stats", "--bytes", "--json"],
     ];
     questions.iter().map(|arguments| setup.run_well(arguments)).collect()
 }
@@ -87,6 +89,10 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     );
     assert!(live[9].contains("2  dc") && live[9].contains("2  host"), "{}", live[9]);
     assert_eq!(json_lines(&live[10])[1], json!({"text": "b", "series": 1}));
+    let all = &json_lines(&live[11])[0];
+    assert_eq!((&all["namespace"], &all["metrics"]), (&json!("total"), &json!(5)), "{all}");
+    assert_eq!(all["points"], json!(5 * (7 * 1440 + 730 * 24)), "{all}");
+    assert!(all["bytes"].as_u64() > Some(0) && all["estimated"] == json!(false), "{all}");
     daemon.stop_well();
 
     let rest = answers(&setup);
@@ -112,6 +118,9 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
 fn a_point_is_written_and_rules_are_explained() {
     let mut setup = setup();
     let daemon = setup.start_for_commands();
+    let dry = setup.run_well(&["write", "--dry-run", "new..metric", "9"]);
+    assert_eq!(dry, format!("new.metric\t{T0}\t9\ndry run, nothing is written\n"));
+    assert_eq!(setup.run_well(&["list"]), "");
     assert_eq!(setup.run_well(&["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
@@ -255,4 +264,87 @@ fn answers_of_two_servers_are_compared() {
     assert_eq!(json["targets"][0]["different"], 1, "{json}");
     let wrong = diff(&["sum("]);
     assert!(wrong.status.code() == Some(5) && wrong.output.contains("400"), "{}", wrong.output);
+}
+
+/// Every metric is in one namespace, also as points that another carbon gets.
+#[test]
+fn namespaces_are_counted_and_sent() {
+    let mut setup = setup();
+    let conf = setup.file("namespaces.conf", "[web]\npattern = web\\d?\\.\n[tagged]\npattern = .*;\n");
+    let conf = conf.to_str().unwrap();
+    let daemon = setup.start_for_commands();
+    put(&daemon, &["web.a", "web1.a", "a.web.b", "load;host=a"], T0, 1.0);
+    daemon.wait_names(3);
+    wait_until("the tagged series", || setup.run_well(&["list", "--tag", "host=a"]) == "load;host=a\n");
+    let csv = setup.run_well(&["stats", "--conf", conf, "--format", "csv"]);
+    let each = 7 * 1440 + 730 * 24;
+    assert_eq!(
+        csv,
+        format!("namespace,metrics,points\nweb,2,{}\ntagged,1,{each}\nnone,1,{each}\n", 2 * each)
+    );
+    let table = setup.run_well(&["stats", "--conf", conf]);
+    let columns: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(columns[1], ["2", &(2 * each).to_string(), "web"], "{table}");
+    let carbon = Capture::start();
+    let address = carbon.address().to_string();
+    let said = setup.run_well(&["stats", "--conf", conf, "--carbon", &address, "--prefix", "of.us."]);
+    assert_eq!(said, "");
+    wait_until("the points", || carbon.points().len() == 6);
+    let web = carbon.points().into_iter().find(|point| point.name == "of.us.metrics.web").unwrap();
+    assert_eq!(web.value, 2.0);
+    let nowhere = own_address().to_string();
+    let away = setup.run(&["stats", "--carbon", &nowhere]);
+    assert!(away.status.code() == Some(4) && away.output.contains(&nowhere), "{}", away.output);
+    let wrong = setup.file("wrong.conf", "[a]\npattern = (\n[b]\nother = 1\n");
+    let wrong = setup.run(&["stats", "--conf", wrong.to_str().unwrap()]);
+    assert_eq!(wrong.status.code(), Some(3), "{}", wrong.output);
+    assert!(
+        wrong.output.contains("wrong.conf:2") && wrong.output.contains("wrong.conf:3"),
+        "{}",
+        wrong.output
+    );
+}
+
+/// Requests of an access log and lines of a file, sent again.
+#[test]
+fn recorded_traffic_is_repeated() {
+    let setup = setup();
+    let daemon = setup.start();
+    let lines = setup.file("lines.txt", &format!("a.b 1 {}\na.b 2 {T0}\nodd\n", T0 - 60));
+    let (lines, carbon) = (lines.to_str().unwrap(), daemon.line().to_string());
+    let sent = setup.run_well(&["replay-traffic", "--carbon", &carbon, "--speed", "0", "--json", lines]);
+    assert_eq!(
+        (&json_lines(&sent)[0]["lines"], json_lines(&sent)[0]["skipped"].as_object().unwrap().len()),
+        (&json!(2), 1)
+    );
+    let from = T0 - 120;
+    wait_until("the points", || {
+        let series = daemon.render("a.b", from, T0, T0);
+        series.first().is_some_and(|series| series.known().len() == 2)
+    });
+    let line = |request: &str| format!("- - - [10/Oct/2000:13:55:36 -0700] \"{request} HTTP/1.1\" 200 2\n");
+    let requests = [
+        "GET /render?target=a.b&format=json",
+        "POST /render",
+        "GET /tags/delSeries?path=a",
+        "GET /render?target=sum(",
+    ];
+    let log = setup.file("access.log", &requests.map(line).concat());
+    let (url, log) = (format!("http://{}", daemon.api()), log.to_str().unwrap().to_owned());
+    let repeated = &json_lines(&setup.run_well(&["replay-traffic", "--url", &url, "--json", &log]))[0];
+    assert_eq!(repeated["statuses"], json!({"200": 1, "400": 1}), "{repeated}");
+    assert_eq!(repeated["skipped"].as_object().unwrap().len(), 2, "{repeated}");
+    daemon.stop_well();
+    for (arguments, code, said) in [
+        (&["--url", &url, &log][..], 5, "2 without an answer"),
+        (&["--url", &url, "/nowhere.log"], 4, "/nowhere.log"),
+        (&["--carbon", &carbon, lines], 4, carbon.as_str()),
+        (&["--url", "https://x", &log], 2, "https"),
+        (&[log.as_str()], 2, "--carbon"),
+        (&["--url", &url, "--exclude", "(", &log], 2, "--exclude"),
+    ] {
+        let ended = setup.run(&[&["replay-traffic"], arguments].concat());
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.output);
+        assert!(ended.output.contains(said), "{arguments:?}: {}", ended.output);
+    }
 }

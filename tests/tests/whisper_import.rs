@@ -256,6 +256,9 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     put("compressed.wsp", b"whisper_compressed\x01\x00\x00");
     put("wei\u{df} blank.wsp", &bytes);
     put("notes.txt", b"ignored");
+    put(".hidden.wsp", &bytes);
+    std::fs::create_dir(root.join(".snapshot")).unwrap();
+    std::fs::write(root.join(".snapshot/old.wsp"), &bytes).unwrap();
     let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"bad\xff.wsp");
     std::fs::write(root.join(name), &bytes).unwrap();
     std::os::unix::fs::symlink(&root, root.join("good/loop")).unwrap();
@@ -272,13 +275,13 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     assert_eq!((&dry["dry_run"], &dry["created"]), (&json!(true), &json!(1)), "{dry}");
     let report = import(&setup, &arguments);
     let expected = json!({
-        "compressed": 1, "empty": 1, "link_loop": 2, "name": 2, "not_whisper": 1, "oversized": 1, "same_name": 1,
+        "compressed": 1, "empty": 1, "hidden": 2, "link_loop": 2, "name": 2, "not_whisper": 1, "oversized": 1, "same_name": 1,
         "tagged": 1, "truncated": 1
     });
     assert_eq!(report["skipped"], expected, "{report}");
     assert_eq!(report["created"], json!(1), "{report}");
     let listed = std::fs::read_to_string(&list).unwrap();
-    assert_eq!(listed.lines().count(), 11, "{listed}");
+    assert_eq!(listed.lines().count(), 13, "{listed}");
     for text in ["short.wsp\tit is cut off", "go-carbon's compressed format", "bad\\xFF.wsp"] {
         assert!(listed.contains(text), "{text}: {listed}");
     }
@@ -299,6 +302,14 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     let slots = &rendered(&daemon, "seriesByTag('host=b')", 600, NOW)[tagged];
     assert_eq!(slots.iter().filter_map(|slot| slot.1).collect::<Vec<f64>>(), [1.5]);
     daemon.stop_well();
+
+    // The way back, under the name that carbon without hashes gives it.
+    let exported = setup.path().join("exported");
+    assert_succeeds(&setup.run(&["export-whisper", exported.to_str().unwrap(), "--tag", "host=b"]));
+    let file = exported.join(&hashed).with_file_name("disk_DOT_used;dc=a;host=b.wsp");
+    let shown = whisper.fetch(&[file], NOW);
+    let values = shown[0].iter().flat_map(|(_, slots)| slots.iter().filter_map(|slot| slot.1));
+    assert_eq!(values.collect::<Vec<f64>>(), [1.5]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use plumbago_tests::answer::alike;
 use plumbago_tests::capture::own_address;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::seeds;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -28,6 +29,7 @@ const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1s:2h,60s:2d,600s:7d\n"
 const COARSE: [(i64, i64); 2] = [(60, 3 * 3600), (600, 3 * 86_400)];
 const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "avg_zero", "count", "absmax", "absmin", "median"];
+/// Of a usual run.
 const SEEDS: u64 = 3;
 
 /// The raw slots of all metrics, with the last value of each slot.
@@ -195,7 +197,7 @@ fn prepare(keyspace: &str, seed: u64, replica: u8) -> Option<Run> {
 
 #[test]
 fn repaired_windows_equal_the_model() {
-    for seed in 0..SEEDS {
+    for seed in seeds(0, SEEDS) {
         const KEYSPACE: &str = "windows_repair";
         let Some(mut run) = prepare(KEYSPACE, seed, (seed % 3) as u8) else { return };
         drop_keyspaces(KEYSPACE);

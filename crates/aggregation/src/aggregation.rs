@@ -11,7 +11,7 @@ use plumbago_journal::{Journal, JournalError};
 use plumbago_model::{Clock, PointBatch, PointRef};
 use plumbago_telemetry::{Conditions, Registry, Severity};
 
-use crate::buffers::{Buffers, Limits};
+use crate::buffers::{Arrival, Buffers, Limits};
 use crate::config::Config;
 use crate::log::Log;
 use crate::matcher::{Known, Matcher, Way};
@@ -165,8 +165,7 @@ impl Aggregation {
         let (mut replaced, mut fed) = (Vec::new(), 0);
         for candidate in candidates {
             let point = &batch.points()[candidate.at as usize];
-            let (taken, is_output) =
-                state.take(batch.name(point), point, candidate.hash, now_ms, &self.0.stats);
+            let (taken, is_output) = state.take(batch, point, candidate.hash, now_ms, &self.0.stats);
             fed += taken;
             if is_output {
                 replaced.push(candidate.at);
@@ -294,26 +293,28 @@ impl Active {
 impl State {
     /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them has the name
     /// of the point.
-    fn take(&mut self, name: &str, point: &PointRef, hash: u128, now_ms: i64, stats: &Stats) -> (u64, bool) {
-        if self.known.get(hash).is_none() && !self.learn(name, hash) {
+    fn take(
+        &mut self,
+        batch: &PointBatch,
+        point: &PointRef,
+        hash: u128,
+        now_ms: i64,
+        stats: &Stats,
+    ) -> (u64, bool) {
+        let known = self.known.get(hash);
+        let Some((group, is_output)) = known.or_else(|| self.learn(batch.name(point), hash)) else {
             return (0, false);
-        }
-        let Self { active, known, buffers, .. } = self;
-        let Some((ways, is_output)) = known.get(hash) else { return (0, false) };
-        let (rules, mut taken) = (active.matcher.rules.rules(), 0);
-        for way in ways {
-            let rule = &rules[way.rule as usize];
-            match buffers.add(way.buffer, rule, (point.timestamp, point.value), now_ms, &active.limits) {
-                Ok(()) => taken += 1,
-                Err(refusal) => stats.refuse(refusal),
-            }
-        }
-        (taken, is_output)
+        };
+        let Self { active, buffers, .. } = self;
+        let arrival = Arrival { timestamp: point.timestamp, value: point.value, now_ms };
+        let refuse = |refusal| stats.refuse(refusal);
+        (buffers.feed(group, active.matcher.rules.rules(), arrival, &active.limits, refuse), is_output)
     }
 
-    /// Matches a name that is not known. Returns whether a rule takes it.
+    /// Matches a name that is not known. Returns its group, and whether one of the outputs has this name; `None` if no
+    /// rule takes it.
     #[cold]
-    fn learn(&mut self, name: &str, hash: u128) -> bool {
+    fn learn(&mut self, name: &str, hash: u128) -> Option<(u32, bool)> {
         if self.known.is_full() {
             self.known.clear();
             self.buffers.forget_empty();
@@ -330,11 +331,12 @@ impl State {
         });
         if ways.is_empty() {
             active.matcher.exclude(hash);
-            return false;
+            return None;
         }
-        self.known.note_bytes(bytes);
-        self.known.insert(hash, ways, is_output);
-        true
+        let (group, group_bytes) = self.buffers.groups.place(ways);
+        self.known.note_bytes(bytes + group_bytes);
+        self.known.insert(hash, group, is_output);
+        Some((group, is_output))
     }
 
     /// Hands the records to the kernel.

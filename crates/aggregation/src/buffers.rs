@@ -1,18 +1,30 @@
 //! The buffers: for each metric that rules make, its open intervals. Pure, apart from the records of the log.
 
+mod arrival;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
+pub(crate) use arrival::Arrival;
 use plumbago_model::PointBatch;
 use plumbago_model::rules::{AggregationRule, RuleMethod};
 
+use crate::groups::Groups;
 use crate::interval::Interval;
 use crate::log::{Log, NUMBER_MAX};
 use crate::restore::{Key, Restored};
 
 /// Memory of a buffer besides its name.
 const BUFFER_BYTES: usize = 160;
+/// Bytes of a record in the log.
+const RECORD_BYTES: u64 = 16;
+/// The log is not rewritten for its size while it has fewer bytes than this.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+/// The log is not rewritten for the values in it while there are fewer than this. A start reads them in about a second.
+const LOG_VALUES_MIN: u64 = 16 << 20;
+/// A log that has grown by this factor is rewritten.
+const LOG_GROWTH: u64 = 3;
 
 /// The settings that decide what is kept and when it is computed.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +43,8 @@ pub(crate) enum Refusal {
     Intervals,
     /// Too many values are kept for percentiles.
     Values,
+    /// The buffer is not there any more. Known names have no such buffers.
+    NoBuffer,
 }
 
 /// An interval whose last value is on its way to the store: the number of its buffer, and its start.
@@ -72,6 +86,9 @@ pub(crate) struct Buffers {
     open: u64,
     values: u64,
     active: u64,
+    /// Values that a restart would read from the log, about.
+    logged: u64,
+    pub(crate) groups: Groups,
     pub(crate) log: Log,
 }
 
@@ -85,6 +102,8 @@ impl Buffers {
             open: 0,
             values: 0,
             active: 0,
+            logged: 0,
+            groups: Groups::new(),
             log,
         }
     }
@@ -123,56 +142,10 @@ impl Buffers {
         Some((number, bytes))
     }
 
-    /// Adds a value to a buffer. A buffer without open intervals first adopts the frequency and method of `rule`.
-    #[inline]
-    pub(crate) fn add(
-        &mut self,
-        number: u32,
-        rule: &AggregationRule,
-        (timestamp, value): (u32, f64),
-        now_ms: i64,
-        limits: &Limits,
-    ) -> Result<(), Refusal> {
-        let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else {
-            return Ok(());
-        };
-        let is_new = buffer.intervals.is_empty();
-        if is_new {
-            buffer.follow(rule);
-        }
-        if self.values >= limits.values_max && matches!(buffer.method, RuleMethod::Percentile(_)) {
-            return Err(Refusal::Values);
-        }
-        let start = timestamp - timestamp % buffer.frequency;
-        let segment = self.log.segment();
-        let found = buffer.intervals.iter().rposition(|interval| interval.start == start);
-        let at = match found {
-            Some(at) => at,
-            None if self.open >= limits.open_max => return Err(Refusal::Intervals),
-            None => {
-                self.open += 1;
-                buffer.intervals.push(Interval::new(start, segment));
-                buffer.intervals.len() - 1
-            }
-        };
-        if is_new {
-            self.active += 1;
-            buffer.due_ms = now_ms + buffer.pause_ms(limits);
-            self.due.push(Reverse((buffer.due_ms, number)));
-        }
-        buffer.intervals[at].add(buffer.method, value);
-        self.values += u64::from(matches!(buffer.method, RuleMethod::Percentile(_)));
-        if buffer.named_in != segment {
-            buffer.named_in = segment;
-            self.log.name(number, &buffer.key());
-        }
-        self.log.value(number, timestamp, value);
-        Ok(())
-    }
-
     /// Computes up to `count` buffers that are due.
     pub(crate) fn compute(&mut self, now_ms: i64, limits: &Limits, count: usize) -> Computed {
         let mut computed = Computed::default();
+        let mut scratch = Vec::new();
         for _ in 0..count {
             let Some(Reverse((due_ms, number))) = self.due.peek().copied().filter(|due| due.0.0 <= now_ms)
             else {
@@ -181,7 +154,7 @@ impl Buffers {
             self.due.pop();
             let slot = self.slots.get_mut(number as usize).and_then(Option::as_mut);
             let Some(buffer) = slot.filter(|buffer| buffer.is_due_at(due_ms)) else { continue };
-            buffer.compute(number, now_ms, limits, &mut computed);
+            buffer.compute(number, now_ms, limits, &mut scratch, &mut computed);
             self.due.push(Reverse((buffer.due_ms, number)));
         }
         computed.more = true;
@@ -208,6 +181,11 @@ impl Buffers {
             let interval = buffer.intervals.remove(at);
             self.open -= 1;
             self.values -= interval.kept();
+            if buffer.named_in == 0 {
+                // Its number may have been that of another buffer before the start.
+                buffer.named_in = self.log.segment();
+                self.log.name(number, &buffer.key());
+            }
             self.log.closed(number, start);
             if buffer.intervals.is_empty() {
                 self.active -= 1;
@@ -222,8 +200,8 @@ impl Buffers {
         }
     }
 
-    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer numbers from
-    /// before this call are no longer valid.
+    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer numbers and
+    /// groups from before this call are no longer valid.
     pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
         for number in 0..self.slots.len() {
             let Some(buffer) = self.slots[number].as_mut() else { continue };
@@ -236,10 +214,25 @@ impl Buffers {
             self.due.push(Reverse((now_ms, number as u32)));
         }
         self.forget_empty();
+        self.resume(rules);
     }
 
-    /// Removes buffers without open intervals. Their numbers are no longer valid.
+    /// Keeps the retired buffers whose rule is there again before they are closed. Otherwise there would be two open
+    /// buffers with the same key.
+    fn resume(&mut self, rules: &[AggregationRule]) {
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            let Some(buffer) = slot.as_mut().filter(|buffer| buffer.is_retired) else { continue };
+            if rules.iter().any(|rule| buffer.is_of(rule)) && !self.by_name.contains_key(&buffer.name) {
+                self.by_name.insert(buffer.name.clone(), number as u32);
+                buffer.is_retired = false;
+                buffer.intervals.iter_mut().for_each(|interval| interval.is_closing = false);
+            }
+        }
+    }
+
+    /// Removes buffers without open intervals, and all groups. Their numbers are no longer valid.
     pub(crate) fn forget_empty(&mut self) {
+        self.groups.clear();
         for number in 0..self.slots.len() {
             if let Some(buffer) = self.slots[number].take_if(|buffer| buffer.intervals.is_empty()) {
                 self.by_name.remove(&buffer.name);
@@ -287,7 +280,7 @@ impl Buffers {
         for number in from..end {
             let Some(buffer) = self.slots[number].as_mut() else { continue };
             let now = self.log.segment();
-            if !buffer.intervals.is_empty() && buffer.named_in < segment {
+            if buffer.named_in < now && buffer.intervals.iter().any(|interval| interval.segment < segment) {
                 buffer.named_in = now;
                 self.log.name(number as u32, &buffer.key());
             }
@@ -300,12 +293,35 @@ impl Buffers {
         (end < self.slots.len()).then_some(end)
     }
 
+    /// Whether the log, of which `bytes` are on the disk, has grown so much that it should be rewritten.
+    /// `written_bytes` is its size after it was last rewritten.
+    pub(crate) fn log_is_long(&self, bytes: u64, written_bytes: u64) -> bool {
+        // What a rewrite would write. For percentiles that is a record for each value of each buffer, and so can be
+        // far more than there is now.
+        let records = self.values + 2 * self.open;
+        let bytes_max = LOG_GROWTH * written_bytes.max(RECORD_BYTES * records);
+        bytes > bytes_max.max(LOG_BYTES_MIN) || self.logged > (LOG_GROWTH * records).max(LOG_VALUES_MIN)
+    }
+
+    /// Notes that the log was rewritten.
+    pub(crate) fn note_rewritten(&mut self) {
+        self.logged = self.values + 2 * self.open;
+    }
+
     /// Makes the next [`Buffers::rewrite`] write everything.
     pub(crate) fn forget_log(&mut self) {
+        self.groups.forget_log();
         for buffer in self.slots.iter_mut().flatten() {
             buffer.named_in = 0;
             buffer.intervals.iter_mut().for_each(|interval| interval.segment = 0);
         }
+    }
+
+    /// All open intervals.
+    #[cfg(test)]
+    pub(crate) fn snapshot(&self) -> Restored {
+        let open = self.slots.iter().flatten().filter(|buffer| !buffer.intervals.is_empty());
+        open.filter_map(|buffer| Some((Key::parse(&buffer.key())?, buffer.intervals.clone()))).collect()
     }
 
     fn insert(&mut self, buffer: Buffer) -> Option<u32> {
@@ -361,13 +377,21 @@ impl Buffer {
     }
 
     /// Emits each interval that has changed, and marks intervals that are too old to be kept, as carbon does.
-    fn compute(&mut self, number: u32, now_ms: i64, limits: &Limits, computed: &mut Computed) {
+    /// `scratch` is memory that the computations share.
+    fn compute(
+        &mut self,
+        number: u32,
+        now_ms: i64,
+        limits: &Limits,
+        scratch: &mut Vec<f64>,
+        computed: &mut Computed,
+    ) {
         let frequency = i64::from(self.frequency);
         let now = now_ms.div_euclid(1000);
         let oldest = now - now.rem_euclid(frequency) - i64::from(limits.max_intervals) * frequency;
         for interval in &mut self.intervals {
             if std::mem::take(&mut interval.is_active) {
-                let value = interval.value(self.method);
+                let value = interval.value(self.method, scratch);
                 if value.is_nan() {
                     computed.nan += 1;
                 } else {
@@ -385,5 +409,34 @@ impl Buffer {
         if self.due_ms <= now_ms {
             self.due_ms = now_ms + pause_ms;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plumbago_journal::Journal;
+    use plumbago_model::ManualClock;
+    use plumbago_telemetry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn the_log_is_long_when_a_rewrite_would_make_it_much_shorter() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(0));
+        let config = plumbago_journal::Config::default();
+        let journal = Journal::open(dir.path(), config, clock, &Registry::new()).unwrap();
+        let mut buffers = Buffers::new(Log::new(journal));
+        assert!(!buffers.log_is_long(LOG_BYTES_MIN, 0));
+        assert!(buffers.log_is_long(LOG_BYTES_MIN + 1, 0));
+        assert!(!buffers.log_is_long(LOG_BYTES_MIN + 1, LOG_BYTES_MIN));
+        // Few bytes, but many values for a start to read.
+        buffers.logged = LOG_VALUES_MIN + 1;
+        assert!(buffers.log_is_long(0, 0));
+        // A rewrite would write a record for each value that is kept.
+        buffers.values = LOG_VALUES_MIN;
+        assert!(!buffers.log_is_long(LOG_BYTES_MIN + 1, 0));
+        buffers.note_rewritten();
+        assert_eq!(buffers.logged, LOG_VALUES_MIN);
     }
 }

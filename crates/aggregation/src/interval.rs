@@ -52,13 +52,13 @@ impl Interval {
         self.is_closing = false;
     }
 
-    /// The value of the interval.
-    pub(crate) fn value(&self, method: RuleMethod) -> f64 {
+    /// The value of the interval. `scratch` is memory for its computation.
+    pub(crate) fn value(&self, method: RuleMethod, scratch: &mut Vec<f64>) -> f64 {
         match method {
             RuleMethod::Sum | RuleMethod::Min | RuleMethod::Max => self.folded,
             RuleMethod::Avg => self.folded / f64::from(self.count),
             RuleMethod::Count => f64::from(self.count),
-            RuleMethod::Percentile(thousandths) => percentile(thousandths, &self.values),
+            RuleMethod::Percentile(thousandths) => percentile(thousandths, &self.values, scratch),
         }
     }
 
@@ -77,21 +77,72 @@ impl Interval {
     }
 }
 
-/// The same operations in the same order as carbon's, so that the results are equal bit by bit.
-fn percentile(thousandths: u16, values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    // The sort is stable, and 0.0 and -0.0 compare as equal, as in Python.
-    sorted.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+/// The same operations in the same order as carbon's, so that the results are equal bit by bit. Carbon sorts all values;
+/// here only the one or two that are needed are brought to their places.
+fn percentile(thousandths: u16, values: &[f64], scratch: &mut Vec<f64>) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
     let rank = f64::from(thousandths) / 1000.0 * last as f64;
     let (left, right) = (rank.floor(), rank.ceil());
-    let value = |rank: f64| sorted[(rank as usize).min(last)];
-    if left == right { value(left) } else { value(left) * (right - rank) + value(right) * (rank - left) }
+    let at = (left as usize).min(last);
+    scratch.clear();
+    scratch.extend_from_slice(values);
+    let (_, low, above) = scratch.select_nth_unstable_by(at, f64::total_cmp);
+    let low = by_arrival(values, at, *low);
+    if left == right {
+        return low;
+    }
+    let high = above.iter().copied().fold(f64::INFINITY, f64::min);
+    low * (right - rank) + by_arrival(values, at + 1, high) * (rank - left)
+}
+
+/// The value at `at` of the sorted values, which is equal to `value`. Python's sort is stable, and 0.0 and -0.0 compare as
+/// equal: zeros stay in the order of arrival.
+fn by_arrival(values: &[f64], at: usize, value: f64) -> f64 {
+    if value != 0.0 {
+        return value;
+    }
+    let below = values.iter().filter(|value| **value < 0.0).count();
+    let mut zeros = values.iter().filter(|value| **value == 0.0);
+    zeros.nth(at.saturating_sub(below)).copied().unwrap_or(value)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// As carbon does it.
+    fn sorted_percentile(thousandths: u16, values: &[f64]) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        let rank = f64::from(thousandths) / 1000.0 * (sorted.len() - 1) as f64;
+        let (left, right) = (rank.floor(), rank.ceil());
+        let value = |rank: f64| sorted[rank as usize];
+        if left == right { value(left) } else { value(left) * (right - rank) + value(right) * (rank - left) }
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_those_of_a_stable_sort(
+            values in prop::collection::vec(
+                prop_oneof![
+                    Just(0.0_f64), Just(-0.0), Just(f64::MIN_POSITIVE), Just(f64::INFINITY), Just(f64::NEG_INFINITY),
+                    -3.0..3.0_f64, (-3..3_i8).prop_map(f64::from),
+                ],
+                1..60,
+            ),
+        ) {
+            let mut scratch = Vec::new();
+            for (name, method) in RuleMethod::ALL {
+                let RuleMethod::Percentile(thousandths) = method else { continue };
+                let expected = sorted_percentile(thousandths, &values);
+                let found = percentile(thousandths, &values, &mut scratch);
+                let is_same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
+                prop_assert!(is_same, "{name}: {found} and {expected}");
+            }
+        }
+    }
 
     #[test]
     fn values_are_those_of_carbon() {
@@ -107,9 +158,10 @@ mod tests {
             let method = RuleMethod::named(method).unwrap();
             let mut interval = Interval::new(60, 1);
             [0.1, 0.2, -4.0, 7.0].into_iter().for_each(|value| interval.add(method, value));
-            assert_eq!(interval.value(method).to_bits(), f64::to_bits(expected), "{method:?}");
+            let mut scratch = vec![9.0];
+            assert_eq!(interval.value(method, &mut scratch).to_bits(), f64::to_bits(expected), "{method:?}");
             let restored = Interval::restored(60, method, interval.count, interval.state(method).to_vec());
-            assert_eq!(restored.value(method).to_bits(), f64::to_bits(expected), "{method:?}");
+            assert_eq!(restored.value(method, &mut scratch).to_bits(), f64::to_bits(expected), "{method:?}");
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The durable log of what is in open intervals: records in a journal of its own.
 //!
-//! A record's metric is the number of a buffer, with the kind of the record in the top bits. All records of an interval
-//! carry a time in it. [`Kind`] says what they mean.
+//! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All records of an
+//! interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md` describes them.
 
 use plumbago_journal::{Journal, JournalError, JournalWriter};
 
 /// Where the kind of a record begins in its metric.
 const KIND_AT: u32 = 30;
-/// Largest number of a buffer.
-pub(crate) const NUMBER_MAX: u32 = (1 << KIND_AT) - 1;
+/// Tells the number of a group from that of a buffer, in values and in names.
+const GROUP: u32 = 1 << 29;
+/// Largest number of a buffer or a group. It belongs to no buffer.
+pub(crate) const NUMBER_MAX: u32 = GROUP - 1;
 /// Records that wait in memory while the disk accepts none. If there are more, records are dropped, and the whole log
 /// is rewritten later.
 const PENDING_MAX: usize = 1 << 20;
@@ -16,8 +18,10 @@ const PENDING_MAX: usize = 1 << 20;
 /// What a record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A value arrived.
+    /// A value arrived for one buffer.
     Value,
+    /// A value arrived for all buffers of a group.
+    Group,
     /// A number of the state that a following `Restore` completes.
     Part,
     /// Completes the state of an interval, whose numbers are the preceding `Part` records. The value is the count of
@@ -28,9 +32,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Parts the metric of a record into its kind and the number of a buffer.
+    /// Parts the metric of a record into its kind and the number of a buffer or a group. The names of groups have the
+    /// kind `Group`, those of buffers the kind `Value`.
     pub(crate) fn of(metric: u32) -> (Self, u32) {
         let kind = match metric >> KIND_AT {
+            0 if metric & GROUP != 0 => Self::Group,
             0 => Self::Value,
             1 => Self::Part,
             2 => Self::Restore,
@@ -39,8 +45,15 @@ impl Kind {
         (kind, metric & NUMBER_MAX)
     }
 
-    fn metric(self, number: u32) -> u32 {
-        (self as u32) << KIND_AT | number
+    pub(crate) fn metric(self, number: u32) -> u32 {
+        let bits = match self {
+            Self::Value => 0,
+            Self::Group => GROUP,
+            Self::Part => 1 << KIND_AT,
+            Self::Restore => 2 << KIND_AT,
+            Self::Closed => 3 << KIND_AT,
+        };
+        bits | number
     }
 }
 
@@ -70,13 +83,26 @@ impl Log {
     /// From here on, `number` stands for the buffer that `key` describes.
     pub(crate) fn name(&mut self, number: u32, key: &str) {
         if !self.is_broken {
-            self.writer.creation(number, key);
+            self.writer.creation(Kind::Value.metric(number), key);
+        }
+    }
+
+    /// From here on, `number` stands for the group of these buffers.
+    pub(crate) fn name_group(&mut self, number: u32, buffers: &str) {
+        if !self.is_broken {
+            self.writer.creation(Kind::Group.metric(number), buffers);
         }
     }
 
     #[inline]
     pub(crate) fn value(&mut self, number: u32, timestamp: u32, value: f64) {
         self.append(Kind::Value, number, timestamp, value);
+    }
+
+    /// A value of all buffers of a group.
+    #[inline]
+    pub(crate) fn group(&mut self, number: u32, timestamp: u32, value: f64) {
+        self.append(Kind::Group, number, timestamp, value);
     }
 
     /// Writes the whole state of an interval.
@@ -117,5 +143,19 @@ impl Log {
             self.writer = self.journal.writer();
         }
         !self.is_broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_numbers_are_told_apart() {
+        for kind in [Kind::Value, Kind::Group, Kind::Part, Kind::Restore, Kind::Closed] {
+            for number in [0, 7, NUMBER_MAX] {
+                assert_eq!(Kind::of(kind.metric(number)), (kind, number));
+            }
+        }
     }
 }

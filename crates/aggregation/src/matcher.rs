@@ -1,4 +1,4 @@
-//! Which buffers the points of a name go to.
+//! Which group of buffers the points of a name go to.
 
 use hashbrown::HashTable;
 use plumbago_model::rules::AggregationRules;
@@ -8,7 +8,7 @@ use crate::filter::{Beginnings, Unmatched};
 
 /// Memory for names that rules take. When it is full, all are forgotten and matched again.
 const KNOWN_BYTES_MAX: usize = 128 << 20;
-/// Memory of a name besides its places.
+/// Memory of a name.
 const KNOWN_BYTES: usize = 64;
 
 /// The rules in effect.
@@ -44,7 +44,7 @@ impl Matcher {
 }
 
 /// A buffer that gets the points of a name, by the number of the buffer and that of the rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Way {
     pub(crate) buffer: u32,
     pub(crate) rule: u32,
@@ -54,7 +54,8 @@ pub(crate) struct Way {
 #[derive(Debug)]
 struct Entry {
     hash: u128,
-    ways: Box<[Way]>,
+    /// The place of its group.
+    group: u32,
     /// One of the outputs has this same name: its points replace those that were received.
     is_output: bool,
 }
@@ -67,19 +68,20 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// The place of the group that gets the points of a name, and whether one of the outputs has this same name.
     #[inline]
-    pub(crate) fn get(&self, hash: u128) -> Option<(&[Way], bool)> {
+    pub(crate) fn get(&self, hash: u128) -> Option<(u32, bool)> {
         let entry = self.entries.find(hash as u64, |entry| entry.hash == hash)?;
-        Some((&entry.ways, entry.is_output))
+        Some((entry.group, entry.is_output))
     }
 
-    pub(crate) fn insert(&mut self, hash: u128, ways: Vec<Way>, is_output: bool) {
-        self.bytes += KNOWN_BYTES + size_of_val(&*ways);
-        let entry = Entry { hash, ways: ways.into(), is_output };
+    pub(crate) fn insert(&mut self, hash: u128, group: u32, is_output: bool) {
+        self.bytes += KNOWN_BYTES;
+        let entry = Entry { hash, group, is_output };
         self.entries.insert_unique(hash as u64, entry, |entry| entry.hash as u64);
     }
 
-    /// Adds the memory of names that only live as long as this list.
+    /// Adds the memory of buffers and groups that only live as long as this list.
     pub(crate) fn note_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

@@ -1,10 +1,12 @@
 //! Reads the log at the start: what was in open intervals.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use hashbrown::HashMap;
 use plumbago_journal::{Journal, JournalError, Record};
 use plumbago_model::rules::RuleMethod;
 
+use crate::groups;
 use crate::interval::Interval;
 use crate::log::Kind;
 
@@ -27,7 +29,7 @@ impl Key {
         format!("{name}\n{frequency}\n{}\n{output}", method.name())
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut lines = text.split('\n');
         let (name, frequency, method) = (lines.next()?, lines.next()?, lines.next()?);
         Some(Self {
@@ -50,30 +52,33 @@ pub(crate) type Restored = BTreeMap<Key, Vec<Interval>>;
 pub(crate) fn restore(journal: &Journal) -> Result<Restored, JournalError> {
     let mut reader = Reader::default();
     journal.replay(&mut |record| reader.take(&record))?;
-    let Reader { mut buffers, .. } = reader;
-    let mut restored = Restored::new();
-    for (key, intervals) in buffers.drain(..) {
-        let open: Vec<Interval> = intervals.into_values().filter(|interval| interval.count > 0).collect();
-        if !open.is_empty() {
-            restored.insert(key, open);
-        }
-    }
-    Ok(restored)
+    Ok(reader.end())
 }
 
+/// Folds the records of the log, in their order.
 #[derive(Default)]
-struct Reader {
-    /// Each buffer with its intervals, by their start.
-    buffers: Vec<(Key, BTreeMap<u32, Interval>)>,
-    places: HashMap<String, usize>,
+pub(crate) struct Reader {
+    buffers: Vec<Described>,
+    /// Senders choose the names, so this map must stand collisions.
+    places: std::collections::HashMap<String, usize>,
     /// The place of the buffer that each number stands for.
     numbers: HashMap<u32, usize>,
+    /// The numbers of the buffers that each number of a group stands for.
+    groups: HashMap<u32, Box<[u32]>>,
     /// Parts of a state that is not complete yet.
     parts: Vec<f64>,
 }
 
+/// A buffer that the log names.
+struct Described {
+    key: Key,
+    method: RuleMethod,
+    /// By their start.
+    intervals: BTreeMap<u32, Interval>,
+}
+
 impl Reader {
-    fn take(&mut self, record: &Record<'_>) {
+    pub(crate) fn take(&mut self, record: &Record<'_>) {
         match record {
             Record::Creation { metric, name, .. } => self.name(*metric, name),
             Record::Point { metric, timestamp, value, .. } => self.point(*metric, *timestamp, *value),
@@ -81,9 +86,35 @@ impl Reader {
         }
     }
 
-    fn name(&mut self, number: u32, text: &str) {
+    /// The open intervals after the last record.
+    pub(crate) fn end(self) -> Restored {
+        let mut restored = Restored::new();
+        for Described { key, intervals, .. } in self.buffers {
+            let open: Vec<Interval> = intervals.into_values().filter(|interval| interval.count > 0).collect();
+            if !open.is_empty() {
+                restored.insert(key, open);
+            }
+        }
+        restored
+    }
+
+    fn name(&mut self, metric: u32, text: &str) {
         // A kill may have cut off the end of a state. Its first parts are then dropped.
         self.parts.clear();
+        match Kind::of(metric) {
+            (Kind::Group, number) => self.name_group(number, text),
+            (_, number) => self.name_buffer(number, text),
+        }
+    }
+
+    fn name_group(&mut self, number: u32, text: &str) {
+        match groups::parse(text) {
+            Some(buffers) => self.groups.insert(number, buffers),
+            None => self.groups.remove(&number),
+        };
+    }
+
+    fn name_buffer(&mut self, number: u32, text: &str) {
         let place = match self.places.get(text) {
             Some(place) => *place,
             None => {
@@ -91,7 +122,8 @@ impl Reader {
                     self.numbers.remove(&number);
                     return;
                 };
-                self.buffers.push((key, BTreeMap::new()));
+                let method = key.method();
+                self.buffers.push(Described { key, method, intervals: BTreeMap::new() });
                 self.places.insert(text.to_owned(), self.buffers.len() - 1);
                 self.buffers.len() - 1
             }
@@ -105,19 +137,40 @@ impl Reader {
             return self.parts.push(value);
         }
         let parts = std::mem::take(&mut self.parts);
-        let Some((key, intervals)) = self.numbers.get(&number).map(|place| &mut self.buffers[*place]) else {
+        let Self { buffers, numbers, groups, .. } = self;
+        if kind == Kind::Group {
+            let Some(members) = groups.get(&number) else { return };
+            for place in members.iter().filter_map(|number| numbers.get(number)) {
+                buffers[*place].add(timestamp, value);
+            }
             return;
-        };
-        let start = timestamp - timestamp % key.frequency;
+        }
+        let Some(buffer) = numbers.get(&number).map(|place| &mut buffers[*place]) else { return };
+        let start = buffer.start(timestamp);
         match kind {
-            Kind::Value => {
-                intervals.entry(start).or_insert_with(|| Interval::new(start, 0)).add(key.method(), value);
-            }
+            Kind::Value => buffer.add(timestamp, value),
             Kind::Restore => {
-                intervals.insert(start, Interval::restored(start, key.method(), value as u32, parts));
+                let interval = Interval::restored(start, buffer.method, value as u32, parts);
+                buffer.intervals.insert(start, interval);
             }
-            Kind::Closed => drop(intervals.remove(&start)),
-            Kind::Part => {}
+            Kind::Closed => drop(buffer.intervals.remove(&start)),
+            Kind::Part | Kind::Group => {}
         }
     }
 }
+
+impl Described {
+    fn start(&self, timestamp: u32) -> u32 {
+        timestamp - timestamp % self.key.frequency
+    }
+
+    fn add(&mut self, timestamp: u32, value: f64) {
+        let start = self.start(timestamp);
+        let interval = self.intervals.entry(start).or_insert_with(|| Interval::new(start, 0));
+        interval.add(self.method, value);
+    }
+}
+
+#[cfg(test)]
+#[path = "restore_tests.rs"]
+mod tests;

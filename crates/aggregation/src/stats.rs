@@ -94,6 +94,7 @@ impl Stats {
         match refusal {
             Refusal::Intervals => self.refused_intervals.add(1),
             Refusal::Values => self.refused_values.add(1),
+            Refusal::NoBuffer => {}
         }
     }
 

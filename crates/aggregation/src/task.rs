@@ -13,10 +13,6 @@ use crate::buffers::{Closing, Computed};
 const TICK: Duration = Duration::from_millis(100);
 /// Buffers that are computed or written into the log at once, while no points can be taken.
 const AT_ONCE: usize = 1000;
-/// The log is not rewritten while it has fewer bytes than this.
-const LOG_BYTES_MIN: u64 = 16 << 20;
-/// A log that has grown by this factor is rewritten.
-const LOG_GROWTH: u64 = 3;
 
 /// Receives the points that the rules make.
 #[async_trait]
@@ -127,12 +123,16 @@ impl<D: Derived> Chores<D> {
             // Even if there are no records: this switches to the current segment for new ones.
             state.write_out();
         }
-        let limit = self.written_bytes.saturating_mul(LOG_GROWTH).max(LOG_BYTES_MIN);
         let segments = inner.journal.segments();
-        let segment = inner.state().buffers.log.segment();
+        let bytes = segments.iter().map(|segment| segment.bytes).sum();
+        let (segment, is_long, is_empty) = {
+            let state = inner.state();
+            let buffers = &state.buffers;
+            let is_long = buffers.log_is_long(bytes, self.written_bytes);
+            (buffers.log.segment(), is_long, buffers.open() == 0)
+        };
         let is_old = segments.first().is_some_and(|first| first.number < segment);
-        let is_long = segments.iter().map(|segment| segment.bytes).sum::<u64>() > limit;
-        if is_old && (is_long || self.is_first || inner.state().buffers.open() == 0) {
+        if is_old && (is_long || self.is_first || is_empty) {
             self.rewrite(segment).await;
         }
     }
@@ -164,6 +164,7 @@ impl<D: Derived> Chores<D> {
         match dropped.await {
             Ok(Ok(_)) => {
                 self.is_first = false;
+                inner.state().buffers.note_rewritten();
                 self.written_bytes = inner.journal.segments().iter().map(|segment| segment.bytes).sum();
             }
             Ok(Err(error)) => tracing::warn!(%error, "the log of open intervals cannot be shortened"),

@@ -8,7 +8,7 @@ use plumbago_render::TimeZone;
 use plumbago_tls::{Certificates, Files, TlsError};
 use serde::{Deserialize, Serialize};
 
-use crate::users;
+use crate::users::{self, UsersConfig};
 
 /// The `[api]` section: the port of Graphite's API.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -89,28 +89,6 @@ impl Default for CacheConfig {
     fn default() -> Self {
         Self { bytes: ByteSize::mib(64), time: Period::default() }
     }
-}
-
-/// The `[api.users]` section: Basic authentication.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct UsersConfig {
-    /// Path of a file that `htpasswd -B` has made: a line `name:hash` for each user, with a hash of bcrypt. "" lets
-    /// everybody use the port. SIGHUP reads the file again.
-    pub file: PathBuf,
-    /// Which requests must come from a user.
-    pub required_for: RequiredFor,
-}
-
-/// Which requests must come from a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RequiredFor {
-    /// All.
-    #[default]
-    All,
-    /// Those that change something: points, deletions, tags, events, settings of metrics.
-    Writes,
 }
 
 /// The `[api.page]` section: the web page for people.
@@ -335,10 +313,15 @@ impl AdminConfig {
         check_period("admin.limits.idle", self.limits.idle, &mut problems);
         if self.token.is_empty() && !self.listen.is_empty() && !is_loopback(&self.listen) {
             problems
-                .push(format!("admin.token: needed because {} is reached from other machines", self.listen));
+                .push(format!(
+                    "admin.token: needed because other machines can reach {}: set 16 or more characters that nobody can \
+                     guess, or let admin.listen be an address of this machine only, like 127.0.0.1:8081",
+                    self.listen
+                ));
         }
         if !self.token.is_empty() && self.token.len() < 16 {
-            problems.push("admin.token: shorter than 16 characters".to_owned());
+            let message = "admin.token: has fewer than 16 characters and could be guessed; `openssl rand -hex 16` makes one";
+            problems.push(message.to_owned());
         }
         problems
     }

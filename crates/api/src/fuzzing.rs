@@ -15,7 +15,7 @@ use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 
 use crate::admin::NoConditions;
-use crate::config::{Config, Limits, RequiredFor};
+use crate::config::{Config, Limits};
 use crate::events::EventLog;
 use crate::handler;
 use crate::limits::LiveLimits;
@@ -23,7 +23,7 @@ use crate::metadata::NoMetadata;
 use crate::points::NoWriter;
 use crate::state::{Api, Handles};
 use crate::tagging::NoTagging;
-use crate::users::LiveUsers;
+use crate::users::{LiveUsers, RequiredFor};
 
 /// A source in which every metric has a few points.
 #[derive(Debug)]

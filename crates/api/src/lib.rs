@@ -12,6 +12,7 @@ mod admin;
 pub mod bench;
 mod blocking;
 mod cache;
+mod client;
 pub mod config;
 mod error;
 mod events;
@@ -39,10 +40,7 @@ mod users;
 pub use activity::{Activity, FindRange};
 pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, NoConditions, Readiness};
 pub use cache::KeptAnswers;
-pub use config::{
-    AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, RequiredFor, StatusAccess, TlsConfig,
-    UsersConfig,
-};
+pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, StatusAccess, TlsConfig};
 pub use error::AdminError;
 pub use events::{AddedEvents, EventLog, EventPeers, NewEvent};
 pub use finder::{FinderError, NameFinder};
@@ -55,4 +53,4 @@ pub use server::{BindError, Door, Server};
 pub use state::Handles;
 pub use status::{CostQuestion, CostSource, RuleTester, RuleTexts, StatusHandles, StatusSource, TrialLimits};
 pub use tagging::{NoTagging, Tagging, TaggingError};
-pub use users::{LiveUsers, UsersError};
+pub use users::{LiveUsers, RequiredFor, UsersConfig, UsersError};

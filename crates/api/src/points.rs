@@ -1,6 +1,7 @@
 //! Points that come with requests.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use async_trait::async_trait;
 use plumbago_kairosdb::point::Points;
@@ -16,12 +17,13 @@ pub trait PointWriter: Send + Sync + Debug {
     /// If not all points were taken; the client has to send them again.
     async fn write(&self, points: Points, bytes: usize) -> Result<(), NotTaken>;
 
-    /// Deletes series whole: their points, names and tags. Names that are unknown are ignored.
+    /// Deletes series whole: their points, names and tags. With a range of time, in seconds since the epoch and without
+    /// its end, only the points in it. Names that are unknown are ignored.
     ///
     /// # Errors
     ///
     /// If not all were deleted; the client has to ask again.
-    async fn delete(&self, names: Vec<String>) -> Result<(), NotTaken>;
+    async fn delete(&self, names: Vec<String>, times: Option<Range<i64>>) -> Result<(), NotTaken>;
 
     /// Counts a body that cannot be read.
     fn refuse(&self, fault: BodyFault, text: &str);
@@ -55,7 +57,7 @@ impl PointWriter for NoWriter {
         Err(NotTaken("points are not taken here".to_owned()))
     }
 
-    async fn delete(&self, _: Vec<String>) -> Result<(), NotTaken> {
+    async fn delete(&self, _: Vec<String>, _: Option<Range<i64>>) -> Result<(), NotTaken> {
         Err(NotTaken("nothing is deleted here".to_owned()))
     }
 

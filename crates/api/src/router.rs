@@ -18,7 +18,7 @@ use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
-use crate::handler::{self, Page};
+use crate::handler::{self, Page, Protocol};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
@@ -150,22 +150,23 @@ fn endpoint(name: &str, api: &Arc<Api>, registry: &Registry) -> MethodRouter {
         "events" => methods(api, meter, handler::events),
         "dashboard" => methods(api, meter, handler::dashboard),
         "composer" => methods(api, meter, handler::composer),
-        "datapoints" => methods(api, meter, handler::datapoints),
-        "query" => methods(api, meter, handler::query),
-        "delete" => methods(api, meter, handler::delete),
+        "datapoints" => spoken(Protocol::Kairos, api, meter, handler::datapoints),
+        "query" => spoken(Protocol::Kairos, api, meter, handler::query),
+        "delete" => spoken(Protocol::Kairos, api, meter, handler::delete),
         "delete-metric" => {
-            methods_of(MethodFilter::DELETE, "DELETE, OPTIONS", api, meter, handler::delete_metric)
+            let delete = (MethodFilter::DELETE, "DELETE, OPTIONS");
+            methods_of(delete, Some(Protocol::Kairos), api, meter, handler::delete_metric)
         }
-        "query-tags" => methods(api, meter, handler::query_tags),
-        "kairosdb" => methods(api, meter, handler::listing),
-        "kairosdb-health" => methods(api, meter, handler::kairos_health),
-        "put" => methods(api, meter, handler::put),
-        "opentsdb-query" => methods(api, meter, handler::opentsdb_query),
-        "suggest" => methods(api, meter, handler::suggest),
-        "lookup" => methods(api, meter, handler::lookup),
-        "aggregators" => methods(api, meter, handler::aggregators),
-        "filters" => methods(api, meter, handler::filters),
-        "opentsdb-version" => methods(api, meter, handler::opentsdb_version),
+        "query-tags" => spoken(Protocol::Kairos, api, meter, handler::query_tags),
+        "kairosdb" => spoken(Protocol::Kairos, api, meter, handler::listing),
+        "kairosdb-health" => spoken(Protocol::Kairos, api, meter, handler::kairos_health),
+        "put" => spoken(Protocol::OpenTsdb, api, meter, handler::put),
+        "opentsdb-query" => spoken(Protocol::OpenTsdb, api, meter, handler::opentsdb_query),
+        "suggest" => spoken(Protocol::OpenTsdb, api, meter, handler::suggest),
+        "lookup" => spoken(Protocol::OpenTsdb, api, meter, handler::lookup),
+        "aggregators" => spoken(Protocol::OpenTsdb, api, meter, handler::aggregators),
+        "filters" => spoken(Protocol::OpenTsdb, api, meter, handler::filters),
+        "opentsdb-version" => spoken(Protocol::OpenTsdb, api, meter, handler::opentsdb_version),
         "plumbago" => methods(api, meter, handler::plumbago),
         "status" => methods(api, meter, handler::status),
         "rules" => methods(api, meter, handler::rules),
@@ -180,13 +181,22 @@ where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response> + Send + 'static,
 {
-    methods_of(MethodFilter::GET.or(MethodFilter::POST), ALLOWED, api, meter, handler)
+    methods_of((MethodFilter::GET.or(MethodFilter::POST), ALLOWED), None, api, meter, handler)
 }
 
-/// Like [`methods`], for other methods.
+/// Like [`methods`], with errors in the form of a protocol.
+fn spoken<H, F>(protocol: Protocol, api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
+where
+    H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response> + Send + 'static,
+{
+    methods_of((MethodFilter::GET.or(MethodFilter::POST), ALLOWED), Some(protocol), api, meter, handler)
+}
+
+/// Like [`methods`], for these methods and the names that they have in the header `Allow`.
 fn methods_of<H, F>(
-    filter: MethodFilter,
-    allowed: &'static str,
+    (filter, allowed): (MethodFilter, &'static str),
+    protocol: Option<Protocol>,
     api: &Arc<Api>,
     meter: Meter,
     handler: H,
@@ -203,15 +213,22 @@ where
             let answer = async {
                 match tokio::time::timeout(*limit, handler(api, request)).await {
                     Ok(response) => response,
-                    Err(_) => ApiError::TooSlow(limit).into_response(),
+                    Err(_) => match protocol {
+                        Some(protocol) => protocol.error(ApiError::TooSlow(limit)),
+                        None => ApiError::TooSlow(limit).into_response(),
+                    },
                 }
             };
             meter.measure(answer).await
         }
     };
-    on(filter, answer)
-        .options(async move || options(allowed))
-        .fallback(async move |method: Method| wrong_method(&method, allowed))
+    let others = move |method: Method| async move {
+        match protocol {
+            Some(protocol) => protocol.wrong_method(allowed),
+            None => wrong_method(&method, allowed),
+        }
+    };
+    on(filter, answer).options(async move || options(allowed)).fallback(others)
 }
 
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";

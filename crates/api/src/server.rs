@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::access::Access;
 use crate::admin::{AdminHandles, admin_router};
+use crate::client::Client;
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
 use crate::limits::LiveLimits;
 use crate::meter::ConnectionMeter;
@@ -45,13 +46,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// The address cannot be bound.
-    #[error("cannot listen on {listen}")]
+    #[error("cannot listen on {listen}: {cause}; {}", advice(.cause))]
     Listen {
         /// The configured address and port.
         listen: String,
-        /// The error of the operating system.
-        #[source]
-        source: io::Error,
+        /// The error of the operating system. It is part of the message.
+        cause: io::Error,
     },
     /// The certificate or key cannot be used.
     #[error("tls: {0}")]
@@ -59,6 +59,16 @@ pub enum BindError {
     /// The file of users cannot be used.
     #[error("users.file: {0}")]
     Users(#[from] UsersError),
+}
+
+/// What to do about an address that cannot be opened.
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => "stop the program that uses this port, or set another port",
+        io::ErrorKind::PermissionDenied => "set a port above 1023, or allow this program to open lower ones",
+        io::ErrorKind::AddrNotAvailable => "set an address of this machine, or 0.0.0.0 for all of them",
+        _ => "set another address",
+    }
 }
 
 /// An open port with its routes.
@@ -69,11 +79,6 @@ pub struct Server {
     users: Option<LiveUsers>,
     shared: Arc<Shared>,
 }
-
-/// The address of the client that sent a request, as an extension of the request. Requests that come through a
-/// [`Door`] have none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Client(pub(crate) SocketAddr);
 
 /// Serves connections that another listener accepted, with the routes and limits of this port.
 #[derive(Debug, Clone)]
@@ -159,7 +164,7 @@ impl Server {
             return Ok(None);
         }
         let certificates = Arc::new(tls.load()?);
-        let failed = |source| BindError::Listen { listen: listen.to_owned(), source };
+        let failed = |cause| BindError::Listen { listen: listen.to_owned(), cause };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let shared = Arc::new(Shared {

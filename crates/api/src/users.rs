@@ -4,6 +4,7 @@
 //! only those that change something. The check runs before the routes and notes its result in the request. A handler
 //! that changes something calls [`LiveUsers::refuse_write`].
 
+mod config;
 mod file;
 
 use std::path::Path;
@@ -21,9 +22,9 @@ use plumbago_telemetry::{Counter, Registry, Throttle};
 use tokio::sync::Semaphore;
 
 use crate::admin::access::Access;
-use crate::config::{RequiredFor, UsersConfig};
 use crate::error::ApiError;
 
+pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;
 pub use self::file::UsersError;
 

@@ -25,18 +25,8 @@ impl Side {
     /// # Errors
     /// Why it cannot be used.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let rest = match url.split_once("://") {
-            Some(("http", rest)) => rest,
-            None => url,
-            Some((scheme, _)) => return Err(format!("{url}: {scheme} is not supported, only http")),
-        };
-        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if host.is_empty() || host.contains('@') {
-            return Err(format!("{url}: want http://HOST:PORT"));
-        }
-        let prefix = path.trim_end_matches('/').trim_end_matches("render").trim_end_matches('/');
-        let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
-        Ok(Self { client: Client::new(host), prefix })
+        let (host, prefix) = split(url)?;
+        Ok(Self { client: Client::new(&host), prefix })
     }
 
     /// Renders a target. Returns its series, and how long the request took in milliseconds.
@@ -56,6 +46,23 @@ impl Side {
         let series = serde_json::from_slice(&answer.body).map_err(|error| refused(error.to_string()))?;
         Ok((Rendered::new(&series), took_ms))
     }
+}
+
+/// Divides the address of a server into `HOST:PORT` and the path that stands before `/render`, which is empty or begins
+/// with a slash.
+pub(crate) fn split(url: &str) -> Result<(String, String), String> {
+    let rest = match url.split_once("://") {
+        Some(("http", rest)) => rest,
+        None => url,
+        Some((scheme, _)) => return Err(format!("{url}: {scheme} is not supported, only http")),
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if host.is_empty() || host.contains('@') {
+        return Err(format!("{url}: want http://HOST:PORT"));
+    }
+    let prefix = path.trim_end_matches('/').trim_end_matches("render").trim_end_matches('/');
+    let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
+    Ok((host.to_owned(), prefix))
 }
 
 /// The points of an answer, by series and timestamp.

@@ -34,8 +34,13 @@ pub struct Answer {
 impl Client {
     /// A client for `host:port`.
     pub fn new(address: &str) -> Self {
+        Self::with_timeout(address, TIMEOUT)
+    }
+
+    /// A client for `host:port` that waits so long for an answer.
+    pub fn with_timeout(address: &str, timeout: Duration) -> Self {
         let config = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -77,6 +82,16 @@ impl Client {
         let url = self.url(path);
         let request = self.authorized(self.agent.post(&url)).header("Content-Type", "application/json");
         read(url, request.send(json))
+    }
+
+    /// Posts a body of this type to a path with its query.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn post_body(&self, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, BenchError> {
+        let url = self.url(path);
+        let request = self.authorized(self.agent.post(&url)).header("Content-Type", content_type);
+        read(url, request.send(body))
     }
 
     /// Posts a JSON text and passes the lines of the answer to `each` as they come, without a limit on their number or

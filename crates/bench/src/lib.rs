@@ -4,8 +4,8 @@
 //! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
 //! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
 //! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers,
-//! [`smoke`] sends a point and waits for it. [`seeds`] measures the figures of the articles that the project
-//! began with.
+//! [`smoke`] sends a point and waits for it, [`traffic`] repeats recorded requests and lines. [`seeds`] measures the
+//! figures of the articles that the project began with.
 
 pub mod diff;
 pub mod http;
@@ -15,6 +15,7 @@ pub mod report;
 pub mod seeds;
 pub mod server;
 pub mod smoke;
+pub mod traffic;
 
 mod error;
 

@@ -34,6 +34,8 @@ impl Member {
     /// are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
+        // Restarts that the store has noticed so far may only be first connections that failed. Those that this data
+        // directory knows are real.
         self.set_handled_returns(self.store().names_restarts());
         let mut follower = Follower::new(self, local);
         loop {
@@ -55,8 +57,6 @@ struct Follower {
     round: Round,
     /// The count of returned servers when this round or an earlier one began to look for what they lost.
     returns: u64,
-    /// The count of restarts of servers after which all names were read.
-    restarts: u64,
     /// When names last changed without being announced, in seconds since the epoch.
     unannounced: Option<i64>,
     read_until: Option<i64>,
@@ -82,7 +82,6 @@ impl Follower {
             polled: None,
             round: Round::new(part, now),
             returns,
-            restarts: 0,
             unannounced,
             read_until,
             saved: Instant::now(),
@@ -160,15 +159,10 @@ impl Follower {
 
     /// Reads the next part of all names if it is due, and handles missing names at the end of a round.
     async fn read_due_part(&mut self, has_feed: bool) {
-        let returns = self.member.store().names_restarts();
+        let returns = self.member.returns();
         if returns != self.returns {
             self.returns = returns;
             self.round = self.round.urgent(Missing::Lost, self.member.clock().now());
-        }
-        let restarts = self.member.restarts();
-        if restarts != self.restarts {
-            self.restarts = restarts;
-            self.round = self.round.urgent(self.round.missing, self.member.clock().now());
         }
         if !self.round.is_due() && !self.round.is_whole() {
             return;

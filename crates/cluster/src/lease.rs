@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plumbago_store::{Lease, SharedStore, StoreError};
+use plumbago_model::Clock;
+use plumbago_store::{ErrorKind, Lease, SharedStore, StoreError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,12 +16,17 @@ use crate::host;
 /// daemon, which can then take the lease again.
 const TTL: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// If our clock is ahead of the servers' by more than this, no job runs, in milliseconds. It would take metrics for
+/// expired that are not, and its deletions would win over rows that others write now. Half of the usual
+/// `maintenance.grace`.
+const AHEAD_MAX_MS: i64 = 300_000;
 
 /// Takes leases, so that only one daemon at a time runs a job. If the store has no leases, every daemon runs
 /// it.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     store: Arc<dyn SharedStore>,
+    clock: Arc<dyn Clock>,
     held: Mutex<HashMap<String, Held>>,
 }
 
@@ -32,16 +38,18 @@ struct Held {
 
 impl LeaseKeeper {
     /// Makes a keeper that takes leases from `store`.
-    pub fn new(store: Arc<dyn SharedStore>) -> Self {
-        Self { store, held: Mutex::default() }
+    pub fn new(store: Arc<dyn SharedStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, held: Mutex::default() }
     }
 
     /// Takes the lease of a job and renews it until [`LeaseKeeper::release`]. Returns `false` if another
     /// daemon has it. Cancels `lost` if the lease cannot be renewed in time; the job must stop then.
     ///
     /// # Errors
-    /// If the store fails or does not answer. The lease may be taken then, but it is not renewed and expires.
+    /// If the store fails or does not answer. The lease may be taken then, but it is not renewed and expires. Also if
+    /// our clock is far ahead of the servers'.
     pub async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
+        self.check_clock().await?;
         if !self.store.shared_features().await?.leases {
             return Ok(true);
         }
@@ -52,6 +60,21 @@ impl LeaseKeeper {
         let renewal = tokio::spawn(renew(lease, done.clone(), lost.clone()));
         self.lock().insert(job.to_owned(), Held { done, renewal });
         Ok(true)
+    }
+
+    async fn check_clock(&self) -> Result<(), StoreError> {
+        // Before the request: so a slow answer makes no clock look ahead.
+        let now_ms = self.clock.now_ms();
+        let ahead_ms = now_ms - self.store.server_clock_ms().await?;
+        if ahead_ms <= AHEAD_MAX_MS {
+            return Ok(());
+        }
+        let seconds = ahead_ms / 1000;
+        let operation = format!(
+            "run a maintenance job: the clock of this machine is {seconds} s ahead of the server's, so metrics could \
+             wrongly count as expired; set it right, e.g. by NTP"
+        );
+        Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
     /// Releases the lease of a job, if it is held.

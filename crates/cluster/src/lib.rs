@@ -43,7 +43,7 @@ pub use nodes_file::NodesFile;
 pub use reads::NotedReads;
 pub use scan_file::ScanFile;
 pub use tagging::{ConfigFor, TaggedSeries};
-pub use writer_file::WriterFile;
+pub use writer_file::{FormerWriter, WriterFile};
 
 use std::sync::Arc;
 

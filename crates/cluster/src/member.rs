@@ -93,9 +93,10 @@ struct Inner {
     made_at: i64,
     watched: Watched,
     pace: Pace,
-    /// The count of returned servers whose lost names were created again.
+    /// The count of returns ([`Member::returns`]) whose lost names were created again.
     handled_returns: AtomicU64,
-    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down.
+    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down, and of
+    /// tables that were made again.
     restarts: AtomicU64,
 }
 
@@ -250,6 +251,10 @@ impl Member {
     async fn check_again(self) {
         loop {
             let status = self.0.schema.wait_for_change(self.store()).await;
+            if self.0.schema.take_had_fatal() {
+                // Tables that are made again lack the names, as a server that has lost them.
+                self.note_restart();
+            }
             match self.accept(&status).await {
                 Ok(()) => tracing::info!("the schema changed and was checked again; all tables can be used"),
                 Err(error) => {
@@ -317,11 +322,13 @@ impl Member {
 
     /// Whether a server has returned that may have lost names, and those were not created again yet.
     pub(crate) fn has_unhandled_return(&self) -> bool {
-        self.store().names_restarts() != self.handled_returns()
+        self.returns() != self.handled_returns()
     }
 
-    pub(crate) fn restarts(&self) -> u64 {
-        self.0.restarts.load(Ordering::Relaxed)
+    /// How often names may have been lost: by restarts that the store has noticed, by those that happened while nobody
+    /// watched, and with tables. Only grows; one restart may count twice.
+    pub(crate) fn returns(&self) -> u64 {
+        self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_restart(&self) {

@@ -43,7 +43,8 @@ impl NodesFile {
         let starts = starts.unwrap_or_else(|why| {
             tracing::warn!(
                 file = %path.display(), why,
-                "the starts of the servers cannot be read: rows that are retained are sent again"
+                "the file that says when each server was started cannot be read, so rows of the last minutes are sent to \
+                 all servers again; nothing is lost"
             );
             BTreeMap::new()
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::Series;
-use plumbago_store::{FetchError, FetchRequest, Provenance, ReadNotes, SeriesSource};
+use plumbago_store::{FetchError, FetchRequest, Provenance, ReadNotes, SeriesSource, Weighted};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -26,16 +26,26 @@ impl NotedReads {
         tokio::spawn(async move { stop.run_until_cancelled(write_notes(store, pending)).await });
         Self { source, notes }
     }
+
+    fn note<'a>(&self, read: impl Iterator<Item = &'a Series>) {
+        if let Ok(slot) = self.notes.try_reserve() {
+            slot.send(read.map(|series| Arc::clone(&series.name)).collect());
+        }
+    }
 }
 
 #[async_trait]
 impl SeriesSource for NotedReads {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let series = self.source.fetch(request).await?;
-        if let Ok(slot) = self.notes.try_reserve() {
-            slot.send(series.iter().map(|series| Arc::clone(&series.name)).collect());
-        }
+        self.note(series.iter());
         Ok(series)
+    }
+
+    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
+        let read = self.source.fetch_weighted(request).await?;
+        self.note(read.iter().map(|weighted| &weighted.series));
+        Ok(read)
     }
 
     /// Not noted: an explanation comes with the graph that it explains.

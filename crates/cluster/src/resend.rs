@@ -50,7 +50,7 @@ impl Member {
     fn compare_starts(&self) {
         let mut nodes = self.nodes();
         // Before the list is made: the process may be stopped at any point.
-        let now_ms = self.clock().now_ms();
+        let now_ms = self.clock().steady_ms();
         let listed = self.store().node_starts();
         let news = nodes.news(&listed);
         // Noted only after it is on the disk that the rows are sent again, so that a crash in between loses
@@ -90,6 +90,10 @@ impl Member {
 /// A failure is only logged: as long as the old file is there, the next start sends rows again once more.
 fn save(nodes: &mut NodesFile) {
     if let Err(error) = nodes.save() {
-        tracing::warn!(%error, "cannot save the starts of the servers, trying again");
+        tracing::warn!(
+            %error,
+            "cannot write the file that says when each server was started; retrying. After a restart of this daemon, rows of \
+             the last minutes may be sent once more"
+        );
     }
 }

@@ -69,7 +69,8 @@ impl Member {
             if let Err(error) = self.go_on(&*local, &mut pass, &mut is_counted, period).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "failed to update updated_on of the written metrics; retrying in a minute"
+                    "failed to note on the server which metrics are written (updated_on); retrying in a minute. `clean` goes \
+                     by this note, so it could take metrics for unused if this fails for days"
                 );
                 tokio::time::sleep(with_jitter(SOON)).await;
             }
@@ -98,7 +99,7 @@ impl Member {
                 self.set_handled_returns(pass.returns);
             }
             let began = (pass.began + period).max(self.clock().now());
-            let returns = self.store().names_restarts();
+            let returns = self.returns();
             *pass = Pass { began, position: None, done: 0, total: 0, returns };
             *is_counted = false;
         }

@@ -1,7 +1,8 @@
 //! The file `writer-id`, which holds the writer id of a data directory.
 //!
 //! The id is drawn at random once. It is kept if the directory is moved on the same machine. In a copy of the
-//! directory a new id is drawn, so that two daemons never write under the same id.
+//! directory a new id is drawn, so that two daemons never write under the same id. The rows that the copy has in its
+//! spool may be sent by the original too. They keep the id from before, so that both send the same rows.
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,6 +16,8 @@ use crate::replace::replace;
 
 const FILE: &str = "writer-id";
 const HEADING: &str = "plumbago-writer 1";
+/// No file has this inode, so the next start draws another writer id.
+const NO_INODE: u64 = 0;
 
 /// The writer id of a data directory, as saved in its file.
 #[derive(Debug, Clone)]
@@ -22,9 +25,28 @@ pub struct WriterFile {
     path: PathBuf,
     identity: WriterIdentity,
     instance: Uuid,
+    former: Option<FormerWriter>,
 }
 
+/// The writer id that a data directory had before the present one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormerWriter {
+    /// The replica id and the writer ids.
+    pub identity: WriterIdentity,
+    /// Rows up to this timestamp (microseconds since the epoch) carry it. All rows until
+    /// [`WriterFile::set_former_until`].
+    pub until_us: i64,
+}
+
+/// The time of a [`FormerWriter`] as long as the spool was not opened since the present id was drawn.
+const UNKNOWN_US: i64 = i64::MAX;
+
 impl WriterFile {
+    /// Whether `dir` has the file.
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(FILE).exists()
+    }
+
     /// Reads the file in `dir`. Draws a new writer id if the file is missing, damaged, a copy, or was written
     /// for another replica id than `replica`.
     ///
@@ -32,24 +54,28 @@ impl WriterFile {
     /// If the file cannot be read or written.
     pub fn load(dir: &Path, replica: u8) -> io::Result<Self> {
         let path = std::path::absolute(dir)?.join(FILE);
-        match fs::read_to_string(&path) {
-            Ok(text) => match Saved::parse(&text).filter(|saved| saved.replica == replica) {
-                Some(saved) if saved.inode == fs::metadata(&path)?.ino() => return Ok(saved.writer(path)),
-                Some(saved) if saved.was_moved(&path) => {
-                    tracing::info!(from = %saved.path.display(), "the data directory was moved; it keeps its writer id");
-                    let writer = saved.writer(path);
-                    writer.save()?;
-                    return Ok(writer);
-                }
-                _ => tracing::warn!(
-                    file = %path.display(),
-                    "the file writer-id is damaged, is a copy, or belongs to another replica; choosing a new writer id"
-                ),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        let saved = match fs::read_to_string(&path) {
+            Ok(text) => Saved::parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::draw(path, replica, None),
             Err(error) => return Err(error),
+        };
+        match &saved {
+            Some(saved) if saved.replica != replica => {}
+            Some(saved) if saved.inode == fs::metadata(&path)?.ino() => return Ok(saved.writer(path)),
+            Some(saved) if saved.was_moved(&path) => {
+                tracing::info!(from = %saved.path.display(), "the data directory was moved; it keeps its writer id");
+                let writer = saved.writer(path);
+                writer.save()?;
+                return Ok(writer);
+            }
+            _ => {}
         }
-        Self::draw(path, replica)
+        tracing::warn!(
+            file = %path.display(),
+            "the file writer-id is damaged, is a copy, or belongs to another replica; choosing a new writer id"
+        );
+        let former = saved.map(|saved| FormerWriter { identity: saved.identity(), until_us: UNKNOWN_US });
+        Self::draw(path, replica, former)
     }
 
     /// Makes the file in `dir`, which came from a backup, the file of this directory: it keeps its writer id and
@@ -63,20 +89,28 @@ impl WriterFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        let Some(saved) = Saved::parse(&text) else { return Ok(None) };
+        let Some(saved) = Saved::parse(&text).filter(|saved| saved.inode != NO_INODE) else {
+            return Ok(None);
+        };
         let writer = saved.writer(path);
         writer.save()?;
         Ok(Some(writer.identity))
     }
 
-    /// Removes the file in `dir`: the next start draws another writer id, wherever the original is.
+    /// Makes the next start draw another writer id, wherever the original of the file in `dir` is.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If the file cannot be read or written.
     pub fn forget(dir: &Path) -> io::Result<()> {
-        match fs::remove_file(dir.join(FILE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let path = dir.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            text => text?,
+        };
+        match Saved::parse(&text) {
+            // Not removed: the rows in the spool keep their id.
+            Some(saved) => saved.writer(path).save_for(NO_INODE, Path::new("")),
+            None => fs::remove_file(path),
         }
     }
 
@@ -90,30 +124,56 @@ impl WriterFile {
         self.instance
     }
 
-    /// Replaces the writer id, for use when the current one belongs to another instance.
-    pub(crate) fn replace(&self, identity: WriterIdentity) -> io::Result<Self> {
-        Self::make(self.path.clone(), identity)
+    /// The writer id of the rows from before the present id was drawn, if it is known.
+    pub fn former(&self) -> Option<FormerWriter> {
+        self.former
     }
 
-    fn draw(path: PathBuf, replica: u8) -> io::Result<Self> {
-        Self::make(path, WriterIdentity::new(replica, rand::random()))
+    /// Says which rows carry the former writer id: those up to `last_us` (microseconds since the epoch), the last
+    /// timestamp of the spool. Call it before any row is committed. Later calls change nothing.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn set_former_until(&mut self, last_us: i64) -> io::Result<()> {
+        match &mut self.former {
+            Some(former) if former.until_us == UNKNOWN_US => former.until_us = last_us,
+            _ => return Ok(()),
+        }
+        self.save()
+    }
+
+    /// Replaces the writer id, for use when the current one belongs to another instance.
+    pub(crate) fn replace(&self, identity: WriterIdentity) -> io::Result<Self> {
+        Self::make(self.path.clone(), identity, self.former)
+    }
+
+    fn draw(path: PathBuf, replica: u8, former: Option<FormerWriter>) -> io::Result<Self> {
+        Self::make(path, WriterIdentity::new(replica, rand::random()), former)
     }
 
     /// Saves a writer id for a new instance and syncs it to disk, before any row can carry it.
-    fn make(path: PathBuf, identity: WriterIdentity) -> io::Result<Self> {
-        let writer = Self { identity, instance: Uuid::new_v4(), path };
+    fn make(path: PathBuf, identity: WriterIdentity, former: Option<FormerWriter>) -> io::Result<Self> {
+        let writer = Self { identity, instance: Uuid::new_v4(), path, former };
         writer.save()?;
         Ok(writer)
     }
 
     fn save(&self) -> io::Result<()> {
-        replace(&self.path, |file| {
-            // The inode tells this file from a copy of it, which has another one.
-            let inode = file.metadata()?.ino();
-            let (replica, id, instance) = (self.identity.replica(), self.identity.first_id(), self.instance);
-            writeln!(file, "{HEADING}\nreplica {replica}\nwriter {id}\ninstance {instance}\ninode {inode}")?;
-            writeln!(file, "host {}\npath {}", machine(), self.path.display())
-        })
+        // The inode tells this file from a copy of it, which has another one.
+        replace(&self.path, |file| self.write(file, file.metadata()?.ino(), &self.path))
+    }
+
+    /// Saves the file as that of another path.
+    fn save_for(&self, inode: u64, path: &Path) -> io::Result<()> {
+        replace(&self.path, |file| self.write(file, inode, path))
+    }
+
+    fn write(&self, mut file: &fs::File, inode: u64, path: &Path) -> io::Result<()> {
+        let (replica, id, instance) = (self.identity.replica(), self.identity.first_id(), self.instance);
+        writeln!(file, "{HEADING}\nreplica {replica}\nwriter {id}\ninstance {instance}\ninode {inode}")?;
+        writeln!(file, "host {}\npath {}", machine(), path.display())?;
+        let Some(FormerWriter { identity, until_us }) = self.former else { return Ok(()) };
+        writeln!(file, "before {} {} {until_us}", identity.replica(), identity.first_id())
     }
 }
 
@@ -132,11 +192,17 @@ struct Saved {
     host: String,
     /// The path of the file at the time it was written.
     path: PathBuf,
+    former: Option<FormerWriter>,
 }
 
 impl Saved {
     fn writer(&self, path: PathBuf) -> WriterFile {
-        WriterFile { path, identity: WriterIdentity::new(self.replica, self.writer), instance: self.instance }
+        let (identity, instance) = (self.identity(), self.instance);
+        WriterFile { path, identity, instance, former: self.former }
+    }
+
+    fn identity(&self) -> WriterIdentity {
+        WriterIdentity::new(self.replica, self.writer)
     }
 
     /// Returns whether the file was moved to `to` from another path on this machine. It was not if the
@@ -158,8 +224,16 @@ impl Saved {
             inode: value("inode ")?.parse().ok()?,
             host: value("host ").unwrap_or_default(),
             path: value("path ").unwrap_or_default().into(),
+            former: value("before ").and_then(|text| former(&text)),
         })
     }
+}
+
+fn former(text: &str) -> Option<FormerWriter> {
+    let mut words = text.split(' ');
+    let mut next = || words.next();
+    let identity = WriterIdentity::new(next()?.parse().ok()?, next()?.parse().ok()?);
+    Some(FormerWriter { identity, until_us: next()?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -181,6 +255,29 @@ mod tests {
         fs::write(dir.path().join(FILE), "plumbago-wri").unwrap();
         assert_ne!(WriterFile::load(dir.path(), 1).unwrap().instance, first.instance);
         assert_eq!(WriterFile::load(dir.path(), 2).unwrap().identity.replica(), 2);
+    }
+
+    #[test]
+    fn the_rows_of_a_copy_keep_the_writer_from_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = WriterFile::load(dir.path(), 1).unwrap();
+        assert_eq!(first.former, None);
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(dir.path().join(FILE), copy.path().join(FILE)).unwrap();
+        let former = |until_us| Some(FormerWriter { identity: first.identity, until_us });
+        // A process that ends before it has opened the spool changes nothing.
+        assert_eq!(WriterFile::load(copy.path(), 1).unwrap().former, former(UNKNOWN_US));
+        let mut second = WriterFile::load(copy.path(), 1).unwrap();
+        second.set_former_until(7).unwrap();
+        second.set_former_until(9).unwrap();
+        let again = WriterFile::load(copy.path(), 1).unwrap();
+        assert_eq!((again.instance, again.former), (second.instance, former(7)));
+        assert_eq!(again.replace(WriterIdentity::new(1, 80)).unwrap().former, former(7));
+
+        WriterFile::forget(dir.path()).unwrap();
+        assert_eq!(WriterFile::load(dir.path(), 1).unwrap().former, former(UNKNOWN_US));
+        let other_replica = WriterFile::load(dir.path(), 2).unwrap();
+        assert_eq!(other_replica.former.unwrap().identity.replica(), 1);
     }
 
     #[test]

@@ -134,6 +134,22 @@ async fn the_schema_is_read_once_for_each_check() {
     assert_eq!(server.checks.load(Ordering::Relaxed), checks, "nothing is wrong any more");
 }
 
+/// How long rows are retained depends on it.
+#[tokio::test(start_paused = true)]
+async fn a_keyspace_that_loses_its_commit_log_is_noticed() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    server.schema.lock().unwrap().keeps_commit_log = true;
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    let is_durable = || daemon.outbox.is_durable.load(Ordering::Relaxed);
+    assert!(is_durable());
+    for keeps in [false, true] {
+        server.schema.lock().unwrap().keeps_commit_log = keeps;
+        wait_until("the change", async || is_durable() == keeps).await;
+    }
+    assert_eq!(server.checks.load(Ordering::Relaxed), 1, "the schema itself is not read again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_start_needs_no_server_once_the_names_are_copied() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -202,6 +218,50 @@ async fn names_that_a_returning_server_lost_are_created_again() {
     assert!(daemon.loaded.has("kept.a") && daemon.loaded.has("kept.c"));
 }
 
+/// The same if no process of the daemon ran when the server was restarted.
+#[tokio::test(start_paused = true)]
+async fn names_that_a_server_lost_unwatched_are_created_again() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let all = ["kept.a", "kept.b", "kept.c"].map(metric);
+    server.names.create(&all).await.unwrap();
+    *server.starts.lock().unwrap() = a_start(Some(7), 0);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("kept.c")).await;
+    // Longer than the interval at which the progress is saved.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    drop(daemon);
+
+    MetadataStore::delete(&server.names, &["kept.a"]).await.unwrap();
+    *server.starts.lock().unwrap() = a_start(Some(8), 0);
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.copy.create(&all).await.unwrap();
+    daemon.loaded.names.lock().unwrap().extend(all.iter().map(|meta| meta.name.clone()));
+    daemon.start().await;
+    wait_until("the lost name", async || server.names.get(&["kept.a"]).await.unwrap()[0].is_some()).await;
+    assert!(daemon.loaded.has("kept.a"));
+}
+
+/// The same if the tables were dropped and made again.
+#[tokio::test(start_paused = true)]
+async fn names_are_created_again_in_tables_that_were_made_again() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let all = ["kept.a", "kept.b", "kept.c"];
+    server.names.create(&all.map(metric)).await.unwrap();
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("kept.c")).await;
+    MetadataStore::delete(&server.names, &all).await.unwrap();
+    server.schema.lock().unwrap().fatal.push("a table is missing".to_owned());
+    wait_until("the problem", async || !reasons(&daemon.member).is_empty()).await;
+    server.schema.lock().unwrap().fatal.clear();
+    wait_until("the names on the server", async || {
+        server.names.get(&all).await.unwrap().iter().all(Option::is_some)
+    })
+    .await;
+    assert!(daemon.loaded.has("kept.a"));
+}
+
 fn a_start(start: Option<i64>, age: u64) -> Vec<NodeStart> {
     vec![NodeStart { node: Uuid::from_u128(1), start, age: Duration::from_secs(age) }]
 }
@@ -258,7 +318,8 @@ async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
     let server = server();
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (a, b) = (Daemon::new(&server, 1, one.path()), Daemon::new(&server, 2, two.path()));
-    let (a, b) = (LeaseKeeper::new(a.connection.clone()), LeaseKeeper::new(b.connection.clone()));
+    let keeper = |of: &Daemon| LeaseKeeper::new(of.connection.clone(), of.clock.clone());
+    let (clock, (a, b)) = (a.clock.clone(), (keeper(&a), keeper(&b)));
     let lost = CancellationToken::new();
     assert!(a.take("clean", &lost).await.unwrap());
     assert!(!b.take("clean", &lost).await.unwrap());
@@ -270,6 +331,14 @@ async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
 
     server.schema.lock().unwrap().features.leases = false;
     assert!(a.take("clean", &lost).await.unwrap(), "without leases every daemon runs the job");
+
+    // A job of a daemon whose clock is far ahead would delete what is not old.
+    clock.jump(86_400);
+    let refused = a.take("clean", &lost).await.unwrap_err();
+    assert!(refused.to_string().contains("86400 s ahead"), "{refused:?}");
+    assert!(b.take("clean", &lost).await.unwrap());
+    clock.jump(-86_400);
+    assert!(a.take("clean", &lost).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,7 +180,10 @@ fn whisper(section: &Section<'_>, draft: &mut Draft<'_>) {
     }
     creates(section, draft);
     if let Some(key) = section.text("quotas-file") {
-        draft.no_equivalent(key.at(), "there are no quotas on directories");
+        draft.todo(
+            key.at(),
+            "quotas have another form here: write them into a file and name it in quotas.rules (docs/quotas.md has a table)",
+        );
     }
     const READ: [&str; 8] = [
         "enabled",
@@ -211,9 +214,7 @@ fn creates(section: &Section<'_>, draft: &mut Draft<'_>) {
     let is_hard = section.is_on("hard-max-creates-per-second", false);
     match (key.number(), is_hard) {
         (Some(0), false) => {}
-        (Some(0), true) => {
-            draft.no_equivalent(key.at(), "a daemon that creates no metric at all is not offered");
-        }
+        (Some(0), true) => draft.text("engine.max_creates_per_minute", "none", key.at()),
         (Some(limit @ 1..), true) => {
             draft.set("engine.max_creates_per_minute", Value::Number(limit.saturating_mul(60)), key.at());
         }

@@ -170,6 +170,7 @@ schemas-file = \"storage-schemas.conf\"
 max-creates-per-second = 10
 hard-max-creates-per-second = true
 compressed = true
+quotas-file = \"/etc/go-carbon/quotas.conf\"
 workers = 8
 [tcp]
 listen = \":2003\"
@@ -220,12 +221,37 @@ fn go_carbon_becomes_one_daemon() {
     );
     for (kind, key) in [
         (RemarkKind::Todo, "whisper.data-dir"),
+        (RemarkKind::Todo, "whisper.quotas-file"),
         (RemarkKind::NoEquivalent, "whisper.compressed"),
         (RemarkKind::NotNeeded, "whisper.workers"),
         (RemarkKind::NoEquivalent, "receiver.broker.protocol"),
         (RemarkKind::NoEquivalent, "future"),
     ] {
         assert!(remark(&import, kind, key).is_some(), "{kind:?} {key}: {:#?}", import.remarks);
+    }
+}
+
+/// A limit of no creations is not the same as no limit, which is a 0 of ours.
+#[test]
+fn a_limit_of_no_creations_is_kept() {
+    for (path, text, expected) in [
+        ("carbon.conf", "[cache]\nMAX_CREATES_PER_MINUTE = 0\n", Some("\"none\"")),
+        (
+            "carbon.conf",
+            "[cache]\nMAX_CREATES_PER_MINUTE = 0\n[cache:b]\nMAX_CREATES_PER_MINUTE = 5\n",
+            Some("5"),
+        ),
+        ("carbon.conf", "[cache]\nMAX_CREATES_PER_MINUTE = inf\n", Some("0")),
+        ("carbon.conf", "[cache]\nMAX_CREATES_PER_MINUTE = -1\n", None),
+        (
+            "go.conf",
+            "[whisper]\nmax-creates-per-second = 0\nhard-max-creates-per-second = true\n",
+            Some("\"none\""),
+        ),
+        ("go.conf", "[whisper]\nmax-creates-per-second = 0\n", None),
+    ] {
+        let import = read(path, text, &Program::ALL);
+        assert_eq!(setting(&import, "engine.max_creates_per_minute").as_deref(), expected, "{text}");
     }
 }
 

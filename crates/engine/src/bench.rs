@@ -100,6 +100,23 @@ impl BenchShard {
         self.shard.flush_done(flushes.plain.items);
     }
 
+    /// Sweeps over all metrics, and discards the flushes.
+    pub fn sweep(&mut self, now: i64) {
+        let mut flushes = Flushes::default();
+        let segment = self.writer.segment();
+        while {
+            self.shard.sweep(1000, segment, now, &mut flushes);
+            !self.shard.sweep.is_over
+        } {}
+        self.shard.flush_done(flushes.plain.items);
+        self.shard.flush_done(flushes.reading.items);
+    }
+
+    /// Whether no point was late.
+    pub fn has_no_late_points(&self) -> bool {
+        self.shard.late.is_idle()
+    }
+
     fn flush(&mut self) {
         if self.shard.due.len() < 1000 {
             return;

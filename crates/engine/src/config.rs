@@ -5,6 +5,9 @@ use std::time::Duration;
 use plumbago_model::units::{ByteSize, Period};
 use serde::Deserialize;
 
+/// Most shards. Each is a thread with queues of its own.
+const SHARDS_MAX: usize = 1024;
+
 /// Settings of the engine: section `[engine]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -28,6 +31,17 @@ pub struct Config {
     pub flush_interval: Period,
     /// Write open windows to a remote store at every flush, for programs that read its tables directly.
     pub emit_open_windows: bool,
+}
+
+impl Config {
+    /// Checks the section. Returns one text of the form `key: message` per problem.
+    pub fn problems(&self) -> Vec<String> {
+        let shards = self.shards;
+        let message = format!(
+            "engine.shards: {shards} threads are too many: set at most {SHARDS_MAX}, or 0 for half of the processors"
+        );
+        (shards > SHARDS_MAX).then_some(message).into_iter().collect()
+    }
 }
 
 /// How many metrics may be created in a minute.

@@ -51,7 +51,7 @@ pub use shard::creation::ConfigFor;
 pub use shard::crowded::{CrowdedMetric, CrowdedMetrics};
 
 /// The conditions that the engine states.
-pub const CONDITIONS: [&str; 9] = [
+pub const CONDITIONS: [&str; 10] = [
     memory::FULL,
     memory::PAUSED,
     "create_limited",
@@ -60,5 +60,6 @@ pub const CONDITIONS: [&str; 9] = [
     "journal",
     "store",
     "late_points",
+    worker::create::UNWRITTEN,
     "quota",
 ];

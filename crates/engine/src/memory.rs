@@ -21,6 +21,8 @@ const CREATION_BYTES: u64 = 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The time between two measurements while little memory is left.
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
+/// While no points come, only one of this many measurements is made.
+const QUIET_ROUNDS: u32 = 10;
 
 /// Name of the condition under which new metrics are refused.
 pub(crate) const FULL: &str = "memory";
@@ -84,6 +86,36 @@ pub(crate) struct Sample {
     pub(crate) pending: u64,
     /// Number of points in the queues of the shards.
     pub(crate) queued: u64,
+}
+
+/// What takes memory of the engine, counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Points that were received.
+    pub(crate) received: u64,
+    /// Points that the shards have applied.
+    pub(crate) applied: u64,
+    /// Metrics whose creation was begun.
+    pub(crate) begun: u64,
+    /// Metrics that are in the metadata store.
+    pub(crate) created: u64,
+}
+
+/// Leaves measurements out while nothing happens, since each of them makes the kernel count the memory.
+#[derive(Debug, Default)]
+pub(crate) struct Quiet {
+    before: Progress,
+    left_out: u32,
+}
+
+impl Quiet {
+    /// Whether memory must be measured now. It is measured at once when something has happened, while something is
+    /// refused or paused, and otherwise now and then: requests take memory too.
+    pub(crate) fn needs_measurement(&mut self, ceiling: &Ceiling, now: Progress) -> bool {
+        let is_quiet = std::mem::replace(&mut self.before, now) == now && !ceiling.full && !ceiling.paused;
+        self.left_out = if is_quiet { (self.left_out + 1) % QUIET_ROUNDS } else { 0 };
+        self.left_out == 0
+    }
 }
 
 /// Compares measurements with the ceiling.
@@ -236,6 +268,22 @@ mod tests {
         ceiling.evaluate(&sample(130), &allowance);
         assert!(!ceiling.pauses_reading(), "a pause would free nothing");
         assert_eq!(names(&ceiling), [FULL]);
+    }
+
+    #[test]
+    fn a_quiet_engine_is_measured_rarely_and_a_busy_one_always() {
+        let (mut ceiling, allowance, mut quiet) = (ceiling(), Allowance::default(), Quiet::default());
+        let idle = Progress { received: 5, applied: 5, ..Progress::default() };
+        assert!(quiet.needs_measurement(&ceiling, idle));
+        let measured = |quiet: &mut Quiet, ceiling: &Ceiling, rounds: u32| {
+            (0..rounds).filter(|_| quiet.needs_measurement(ceiling, idle)).count()
+        };
+        assert_eq!(measured(&mut quiet, &ceiling, 3 * QUIET_ROUNDS), 3);
+        measured(&mut quiet, &ceiling, QUIET_ROUNDS / 2);
+        assert!(quiet.needs_measurement(&ceiling, Progress { received: 6, ..idle }));
+        assert!(quiet.needs_measurement(&ceiling, idle));
+        ceiling.evaluate(&sample(130), &allowance);
+        assert_eq!(measured(&mut quiet, &ceiling, 7), 7, "new metrics are refused");
     }
 
     #[test]

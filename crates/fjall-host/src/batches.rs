@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::bytes::{take, take_u32, take_u64};
 use crate::check::Mended;
-use crate::repair::{PAGE, free_name};
+use crate::repair::{PAGE, free_name, whole_or_none};
 
 const START: u8 = 1;
 const ITEM: u8 = 2;
@@ -79,8 +79,8 @@ pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option
     }
     parts.push(&bytes[at..]);
     let new = file.with_extension("jnl.new");
-    write_synced(&new, &parts)?;
-    fs::rename(&new, file)?;
+    let replaced = write_synced(&new, &parts).and_then(|()| fs::rename(&new, file));
+    whole_or_none(&copy, replaced)?;
     if let Some(dir) = file.parent() {
         fs::File::open(dir)?.sync_all()?;
     }
@@ -115,8 +115,8 @@ fn data_end(bytes: &[u8]) -> usize {
 
 fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
-    parts.iter().try_for_each(|part| file.write_all(part))?;
-    file.sync_all()
+    let written = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.sync_all());
+    whole_or_none(path, written)
 }
 
 /// The damaged parts of a log: parts that are followed by sound batches, and a damaged last batch that was written
@@ -265,6 +265,24 @@ mod tests {
             assert_eq!(left, [first.clone(), third.clone(), vec![0; 5000]].concat(), "byte {at}");
             fs::remove_file(&done.copy).unwrap();
         }
+    }
+
+    /// What a full disk does is done here by a directory in the place of the new log.
+    #[test]
+    fn a_log_that_cannot_be_replaced_leaves_no_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("3.jnl");
+        let mut bytes = [made(3, 1), made(5, 2), made(2, 3)].concat();
+        bytes[made(3, 1).len() + 20] ^= 0x40;
+        fs::write(&file, &bytes).unwrap();
+        fs::create_dir(dir.path().join("3.jnl.new")).unwrap();
+        for _ in 0..3 {
+            take_out_damage(&file, true).unwrap_err();
+        }
+        assert_eq!(fs::read(&file).unwrap(), bytes);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "only the log and the directory are there");
+        fs::remove_dir(dir.path().join("3.jnl.new")).unwrap();
+        assert!(take_out_damage(&file, true).unwrap().unwrap().copy.exists());
     }
 
     #[test]

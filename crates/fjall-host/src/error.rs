@@ -145,8 +145,18 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
 /// The message of an error. For an I/O error, without the text that fjall adds.
 pub(crate) fn text(error: &Error) -> String {
     match error {
-        Error::Io(error) | Error::Storage(LsmError::Io(error)) => error.to_string(),
+        Error::Io(error) | Error::Storage(LsmError::Io(error)) => advised(error),
         error => error.to_string(),
+    }
+}
+
+/// The message of an I/O error. For a full disk, with what to do.
+fn advised(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("{error}; make room on this disk")
+        }
+        _ => error.to_string(),
     }
 }
 
@@ -181,7 +191,7 @@ impl HostError {
     pub(crate) fn io(dir: &Path, operation: &str, error: io::Error) -> Self {
         let operation = format!("{operation} {}", dir.display());
         match io_cause(&error, Access::Write) {
-            Cause::Unavailable => Self::Unavailable { operation, reason: error.to_string() },
+            Cause::Unavailable => Self::Unavailable { operation, reason: advised(&error) },
             _ => Self::failed(operation, error),
         }
     }

@@ -1,7 +1,6 @@
 //! Opens a database: checks its format, rewrites its newest log, repairs a damaged log, and names a damaged
 //! file.
 
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use fjall::config::{CompressionPolicy, FilterPolicy};
@@ -46,13 +45,31 @@ pub struct Opened {
 ///
 /// Any [`HostError`] except `Broken`, `SyncFailed`, `Lost`, `Behind` and `Closed`.
 pub fn open(settings: &Settings) -> Result<Opened, HostError> {
+    let mut found = Vec::new();
+    match open_and_mend(settings, &mut found) {
+        Ok((database, repaired)) => Ok(Opened { database, repaired, found }),
+        Err(error) => {
+            // The next attempt does not find what this one has mended.
+            for Mended { path, text } in &found {
+                tracing::error!(file = %path.display(), "damaged data: {text}");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens the database, and adds what was skipped or mended to `found`, even if opening fails later.
+fn open_and_mend(
+    settings: &Settings,
+    found: &mut Vec<Mended>,
+) -> Result<(Database, Option<Repair>), HostError> {
     let dir = &settings.dir;
     std::fs::create_dir_all(dir).map_err(|cause| HostError::io(dir, "create", cause))?;
     format::check(dir, settings.format)?;
     clear_unfinished(dir)?;
     finish_deletions(dir)?;
-    let mut found = check::check(dir)?;
-    found.extend(write_logs_anew(dir)?);
+    found.extend(check::check(dir)?);
+    write_logs_anew(dir, found)?;
     let ends = LogEnds::of(dir);
     cut_newest_log(dir)?;
     let mut repaired = None;
@@ -72,7 +89,7 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
         report_cuts(&ends);
     }
     format::write(dir, settings.format)?;
-    Ok(Opened { database, repaired, found })
+    Ok((database, repaired))
 }
 
 /// Under the lock of the database, because another process could be deleting.
@@ -81,22 +98,21 @@ fn finish_deletions(dir: &Path) -> Result<(), HostError> {
     deletion::finish(dir)
 }
 
-/// Takes damaged batches out of the logs and rewrites the newest log, under the lock of the database, because
-/// another process could be writing to it.
-fn write_logs_anew(dir: &Path) -> Result<Vec<Mended>, HostError> {
+/// Takes damaged batches out of the logs, adds them to `found`, and rewrites the newest log. All of this under the lock
+/// of the database, because another process could be writing to it.
+fn write_logs_anew(dir: &Path, found: &mut Vec<Mended>) -> Result<(), HostError> {
     let _lock = lock_database(dir)?;
     let failed = |cause| HostError::io(dir, "write anew the newest log of", cause);
     let logs = match log::logs(dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         logs => logs.map_err(failed)?,
     };
-    let mut found = Vec::new();
     for path in &logs {
         let is_newest = logs.last() == Some(path);
-        found.extend(take_out_damage(path, is_newest).map_err(failed)?.map(TakenOut::describe));
+        let damaged = |cause| HostError::io(path, "take the damaged places out of", cause);
+        found.extend(take_out_damage(path, is_newest).map_err(damaged)?.map(TakenOut::describe));
     }
-    log::write_anew(dir).map_err(failed)?;
-    Ok(found)
+    log::write_anew(dir).map_err(failed)
 }
 
 /// Cuts an unfinished batch off the newest log, under the lock of the database.
@@ -118,7 +134,7 @@ fn open_fjall(settings: &Settings) -> std::thread::Result<fjall::Result<Database
         .cache_size(settings.cache_bytes)
         .journal_compression(CompressionType::None)
         .max_journaling_size(settings.log_bytes_max);
-    std::panic::catch_unwind(AssertUnwindSafe(|| builder.open()))
+    plumbago_telemetry::log::catch_panic(|| builder.open())
 }
 
 fn report_cuts(ends: &LogEnds) {

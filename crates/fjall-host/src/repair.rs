@@ -119,9 +119,19 @@ fn find_hole(path: &Path) -> io::Result<Option<(u64, u64)>> {
 
 /// Copies the first `len` bytes of a file and syncs the copy.
 fn copy_start(from: &Path, len: u64, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?.take(len);
     let mut copy = File::create_new(to)?;
-    io::copy(&mut File::open(from)?.take(len), &mut copy)?;
-    copy.sync_all()
+    let copied = io::copy(&mut source, &mut copy).and_then(|_| copy.sync_all());
+    whole_or_none(to, copied)
+}
+
+/// Removes a file that could not be written completely. Otherwise each start on a full disk would leave one more part of
+/// a copy.
+pub(crate) fn whole_or_none(path: &Path, written: io::Result<()>) -> io::Result<()> {
+    if written.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    written
 }
 
 fn cut(path: &Path, len: u64) -> io::Result<()> {

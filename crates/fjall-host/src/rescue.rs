@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -192,7 +191,7 @@ fn open_table(path: &Path, table: &TableEntry, level: usize) -> Option<Table> {
         let (filter, index) = (level == 0, level <= 1);
         Table::recover(path.to_owned(), checksum, table.global_seqno, 0, cache, None, filter, index).ok()
     };
-    std::panic::catch_unwind(AssertUnwindSafe(open)).unwrap_or(None)
+    plumbago_telemetry::log::catch_panic(open).unwrap_or(None)
 }
 
 fn kept(dir: &Path) -> PathBuf {

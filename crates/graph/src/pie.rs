@@ -54,7 +54,9 @@ impl PieMode {
     pub fn value(self, values: &[f64]) -> f64 {
         let known = || values.iter().copied().filter(|value| !value.is_nan());
         let value = match self {
-            Self::Average => Some(known().sum::<f64>() / known().count().max(1) as f64),
+            Self::Average => {
+                Some(known().fold(0.0, |sum, value| sum + value) / known().count().max(1) as f64)
+            }
             Self::Maximum => known().reduce(f64::max),
             Self::Minimum => known().reduce(f64::min),
         };
@@ -169,5 +171,17 @@ impl Circle {
         };
         let place = (Align::Center, Height::Middle);
         canvas.write(text, font, options.pie.color, at, place, turn.to_degrees());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_of_nothing_or_of_negative_zeros_is_zero() {
+        for values in [&[][..], &[f64::NAN], &[-0.0, -0.0]] {
+            assert_eq!(PieMode::Average.value(values).to_bits(), 0.0_f64.to_bits(), "{values:?}");
+        }
     }
 }

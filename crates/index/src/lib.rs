@@ -6,6 +6,7 @@
 //! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree. A
 //! [`tree_search`] goes through directories of the same [`shape`] once, because it remembers what is [`known`] of them.
 
+mod best;
 mod biggest;
 mod children;
 mod components;

@@ -1,10 +1,10 @@
 //! The search by words in the tree. A directory that equals one already searched is counted and not searched again, so
 //! the time depends on how many different directories there are.
 
+use crate::best::Best;
 use crate::children::Child;
 use crate::known::{Below, Known, State};
 use crate::memo::Memo;
-use crate::search::Best;
 use crate::sweep::{Frame, Sweep, Visit};
 use crate::trie::Trie;
 use crate::words::{Match, Words};

@@ -138,9 +138,13 @@ fn copy_range(path: &Path, from: u64, to: u64, copy: &Path) -> io::Result<()> {
 
     let mut source = File::open(path)?;
     source.seek(SeekFrom::Start(from))?;
-    let mut copy = File::create_new(copy)?;
-    io::copy(&mut source.take(to - from), &mut copy)?;
-    copy.sync_all()
+    let mut file = File::create_new(copy)?;
+    let copied = io::copy(&mut source.take(to - from), &mut file).and_then(|_| file.sync_all());
+    if copied.is_err() {
+        // Otherwise each start on a full disk would leave one more part of a copy.
+        let _ = fs::remove_file(copy);
+    }
+    copied
 }
 
 /// An unused path in the same directory that is not the name of a log file.

@@ -243,7 +243,11 @@ impl Shared {
             Err(error) => {
                 self.set_trouble(&error);
                 if let Some(suppressed) = self.refusals.pass(self.clock.now_ms()) {
-                    tracing::error!(dir = %self.dir.display(), %error, suppressed, "the journal refuses points");
+                    tracing::error!(
+                        dir = %self.dir.display(), %error, suppressed,
+                        "after a failed sync the journal cannot be written again, so it takes no points; reading from senders \
+                         pauses, and this is retried"
+                    );
                 }
                 Err(error)
             }

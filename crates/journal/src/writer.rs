@@ -117,7 +117,10 @@ impl Drop for JournalWriter {
         if (self.pending_points > 0 || !self.open.is_empty())
             && let Err(error) = self.write_out()
         {
-            tracing::error!(points = self.pending_points, %error, "a journal writer was dropped with points that could not be written");
+            tracing::error!(
+                points = self.pending_points, %error,
+                "the process ends before these points could be written to the journal; they are lost unless they were stored"
+            );
         }
     }
 }

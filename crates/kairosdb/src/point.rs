@@ -261,6 +261,10 @@ impl Number {
         if let Ok(whole) = text.parse::<i64>() {
             return Some(Self::Whole(whole.into()));
         }
+        // Digits that no double can hold are counted, also beyond 64 bits.
+        if let Ok(whole) = text.parse::<i128>() {
+            return Some(Self::Whole(whole));
+        }
         text.parse().ok().map(Self::Real)
     }
 }
@@ -293,6 +297,8 @@ mod tests {
             ("3", Some(Number::Whole(3))),
             ("-4.5", Some(Number::Real(-4.5))),
             ("1e3", Some(Number::Real(1000.0))),
+            ("9223372036854775809", Some(Number::Whole(9_223_372_036_854_775_809))),
+            ("-18446744073709551617", Some(Number::Whole(-18_446_744_073_709_551_617))),
             (".5", Some(Number::Real(0.5))),
             ("NaN", None),
             ("inf", None),

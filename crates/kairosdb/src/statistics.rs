@@ -1,5 +1,10 @@
 //! What both protocols compute from values.
 
+/// The sum of values as Java's loops compute it: it starts at 0.0, so that of -0.0 alone is 0.0.
+pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
 /// The sum of the squared distances of values from their mean.
 pub(crate) fn squares(values: impl Iterator<Item = f64>) -> f64 {
     // Welford's: a sum of squares would lose the digits of values that are large and close together.

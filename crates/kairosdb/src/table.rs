@@ -82,8 +82,9 @@ impl RowKey {
             key.push(self.kind.len() as u8);
             key.extend(self.kind.as_bytes());
         }
+        // In Java's order of texts, which compares UTF-16.
         let mut tags: Vec<&(String, String)> = self.tags.iter().collect();
-        tags.sort();
+        tags.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
         for (tag, value) in tags {
             escape(tag, b':', &mut key);
             key.push(b'=');
@@ -108,6 +109,11 @@ impl RowKey {
             self.tags.iter().map(|(tag, value)| (tag.as_str().into(), value.as_str().into())).collect();
         if self.metric.is_empty() || tags.iter().any(|(tag, value)| tag.is_empty() || value.is_empty()) {
             return Err("its metric, a tag or a value is empty".to_owned());
+        }
+        let mut names: Vec<&str> = self.tags.iter().map(|(tag, _)| tag.as_str()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("one of its tags has two values".to_owned());
         }
         entry.set_name(&self.metric, &mut tags)?;
         for cell in cells {

@@ -19,12 +19,20 @@ pub(crate) struct DoneList {
 }
 
 impl DoneList {
-    /// Goes on with the list in a file if it was made for the same options, else begins a new one. Without a file, nothing
-    /// is kept. `verb` is what an error calls the run.
+    /// Locks the list's file and begins.
+    ///
+    /// # Errors
+    /// As [`DoneList::lock`] and [`DoneList::begin`].
+    pub(crate) fn open(path: Option<PathBuf>, made_for: &Value, verb: &str) -> Result<Self, VerbError> {
+        Self::lock(path, verb)?.begin(made_for)
+    }
+
+    /// Locks the list's file until the list is dropped. Without a file, nothing is kept. `verb` is what an error calls the
+    /// run.
     ///
     /// # Errors
     /// If the file cannot be written, or another run uses it: a job goes on when its command is killed.
-    pub(crate) fn open(path: Option<PathBuf>, made_for: &Value, verb: &str) -> Result<Self, VerbError> {
+    pub(crate) fn lock(path: Option<PathBuf>, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
         let failed = |error| unwritable(&path, &error);
@@ -33,18 +41,26 @@ impl DoneList {
         }
         let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
         alone::hold(&file, &path, verb)?;
-        let found = read(&path, made_for);
+        list.out = Some(BufWriter::new(file));
+        Ok(list)
+    }
+
+    /// Goes on with what the file has if it was made for the same options, else begins anew.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn begin(mut self, made_for: &Value) -> Result<Self, VerbError> {
+        let Some(mut out) = self.out.take() else { return Ok(self) };
+        let failed = |error| unwritable(&self.path, &error);
+        let found = read(&self.path, made_for);
         let goes_on = found.is_some();
-        list.known = found.unwrap_or_default();
         if !goes_on {
-            file.set_len(0).map_err(failed)?;
+            out.get_ref().set_len(0).map_err(failed)?;
         }
-        let mut out = BufWriter::new(file);
         // A line that a crash has cut off must not spoil the next one.
         let first = if goes_on { "\n".to_owned() } else { format!("{made_for}\n") };
         out.write_all(first.as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
-        list.out = Some(out);
-        Ok(list)
+        Ok(Self { known: found.unwrap_or_default(), out: Some(out), ..self })
     }
 
     /// True if it goes on with the list of a run that was cut off.
@@ -109,7 +125,10 @@ mod tests {
             assert!(matches!(second, Err(VerbError::Taken(_))), "the first run still works");
         }
         drop(list);
-        assert!(open(&same).has("f"));
+        let locked = DoneList::lock(Some(path.clone()), "import-graphite").unwrap();
+        let second = DoneList::lock(Some(path.clone()), "import-graphite");
+        assert!(matches!(second, Err(VerbError::Taken(_))), "a run holds the list before it begins");
+        assert!(locked.begin(&same).unwrap().has("f"));
         assert!(!open(&other).has("f"));
         assert!(!open(&same).has("f"), "the other run has begun a new list");
         open(&same).remove().unwrap();

@@ -1,7 +1,7 @@
 //! Writes the points of metrics as whisper files.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use plumbago_model::Aggregation;
@@ -14,6 +14,8 @@ use crate::verbs::whisper::ExportWhisper;
 
 /// Metrics that are read at a time.
 const METRICS: usize = 64;
+/// Most bytes of a file's name before `.wsp` and the `.new` of a file that is being written.
+const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
 /// Names of metrics that were not written, in the report.
 const EXAMPLES_MAX: usize = 20;
 
@@ -82,17 +84,26 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         skip("its file exists; --replace replaces it");
         return Ok(());
     }
-    if !plan.dry_run {
-        let unwritable = |path: &Path, error: &std::io::Error| {
-            let text = format!("cannot write {}: {error}; the files before it are complete", path.display());
-            VerbError::Failed(text)
-        };
-        replace(&path, &bytes).map_err(|error| unwritable(&path, &error))?;
+    if !plan.dry_run
+        && let Err(error) = replace(&path, &bytes)
+    {
+        let text = format!("cannot write {}: {error}", path.display());
+        if is_of_this_name(&error) {
+            skip(&text);
+            return Ok(());
+        }
+        return Err(VerbError::Failed(format!("{text}; the files before it are complete")));
     }
     report.files += 1;
     report.points += history.points();
     report.bytes += bytes.len() as u64;
     Ok(())
+}
+
+/// Whether the file system refuses only this name: it is too long, or another file has a part of it.
+fn is_of_this_name(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory};
+    matches!(error.kind(), AlreadyExists | InvalidFilename | IsADirectory | NotADirectory)
 }
 
 /// The method of whisper that folds later points as nearly as possible.
@@ -111,11 +122,13 @@ fn place_of(name: &str) -> Option<PathBuf> {
     let whole = match tags {
         None if name.contains('/') => return None,
         None => tree.replace('.', "/"),
-        // As carbon without TAG_HASH_FILENAMES.
         Some(_) if name.contains('/') => return None,
         Some(_) => {
             let hash = crate::import::name_hash(name);
-            format!("_tagged/{}/{}/{}", &hash[..3], &hash[3..6], name.replace('.', "_DOT_"))
+            // As carbon without TAG_HASH_FILENAMES; a name that is too long for a file, as carbon with it.
+            let plain = name.replace('.', "_DOT_");
+            let stem = if plain.len() > STEM_BYTES_MAX { &hash } else { &plain };
+            format!("_tagged/{}/{}/{stem}", &hash[..3], &hash[3..6])
         }
     };
     if whole.contains('\0') {
@@ -127,7 +140,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
 }
 
 /// Writes a file beside its place and puts it there whole.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
@@ -135,12 +148,44 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     new.push(".new");
     let mut file = fs::File::create(&new)?;
     file.write_all(bytes)?;
-    fs::rename(new, path)
+    fs::rename(&new, path).inspect_err(|_| {
+        let _ = fs::remove_file(&new);
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use plumbago_model::MetricConfig;
+    use plumbago_store::HistoryStage;
+
     use super::*;
+    use crate::select::Which;
+
+    #[test]
+    fn names_that_the_file_system_refuses_do_not_end_the_export() {
+        let dir = tempfile::tempdir().unwrap();
+        let (directory, which) = (dir.path().to_owned(), Which::glob("**"));
+        let plan = ExportWhisper { directory, which, replace: true, dry_run: false };
+        let config = Arc::new(MetricConfig {
+            retention: "60s:1h".parse().unwrap(),
+            aggregation: Aggregation::Sum,
+            x_files_factor: 0.5,
+        });
+        let mut report = ExportReport::default();
+        let (long, deep) = ("x".repeat(250), vec!["y".repeat(200); 25].join("."));
+        let tagged = format!("disk;a={long};b={long}");
+        for name in ["a", &long, &deep, &tagged, "z"] {
+            let stages = vec![HistoryStage { resolution: 60, ..HistoryStage::default() }];
+            let history = History { name: name.to_owned(), config: Arc::clone(&config), stages };
+            export(&plan, &history, &mut report).unwrap();
+        }
+        assert_eq!((report.files, report.skipped), (3, 2), "{report:?}");
+        let hash = crate::import::name_hash(&tagged);
+        let file = format!("_tagged/{}/{}/{hash}.wsp", &hash[..3], &hash[3..6]);
+        assert!(dir.path().join(file).exists() && dir.path().join("z.wsp").exists());
+    }
 
     #[test]
     fn no_name_leads_out_of_the_directory() {

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike as _;
+use plumbago_telemetry::process::cpu_seconds;
 use tokio::time::Instant;
 
 /// The processor time of the work, as a share of what the process uses otherwise.
@@ -37,7 +36,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(received: Received) -> Self {
         let counted = [(Instant::now(), received()); 2];
-        Self { used: process_seconds, received, counted, began: 0.0, owed: 0.0 }
+        Self { used: cpu_seconds, received, counted, began: 0.0, owed: 0.0 }
     }
 
     /// Begins a piece, after a rest for the one before. Returns whether none was needed.
@@ -74,13 +73,6 @@ impl Pace {
         let (since, before) = self.counted[0];
         count.saturating_sub(before) as f64 <= FEW_POINTS * since.elapsed().as_secs_f64()
     }
-}
-
-/// The processor time of this process so far, in seconds.
-fn process_seconds() -> f64 {
-    // It fails for an unknown kind of usage only. Then it looks as if nothing were used, and nobody rests.
-    getrusage(UsageWho::RUSAGE_SELF)
-        .map_or(0.0, |usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -134,14 +126,5 @@ mod tests {
         assert!(!pace.begin().await);
         let seconds = began.elapsed().as_secs();
         assert!((60..=120).contains(&seconds), "{seconds}");
-    }
-
-    #[test]
-    fn the_processor_time_of_the_process_grows() {
-        let before = process_seconds();
-        let mut sum = 0_u64;
-        while process_seconds() <= before {
-            sum = std::hint::black_box(sum.wrapping_add(1));
-        }
     }
 }

@@ -45,8 +45,20 @@ impl Aggregation {
     /// Folds a slot into the window. Slots come in the order of time.
     #[inline]
     pub fn fold(self, window: &mut Window, value: f64) {
-        let one = Window { value: if self == Self::Count { 1.0 } else { value }, count: 1 };
-        *window = self.merge(*window, one);
+        let value = if self == Self::Count { 1.0 } else { value };
+        self.fold_window(window, Window { value, count: 1 });
+    }
+
+    /// Folds a window of a finer stage into a window of a coarser one. Windows come in the order of time.
+    ///
+    /// A sum starts at 0.0, as in whisper: of nothing but -0.0 it is 0.0. [`Aggregation::merge`] keeps the -0.0 of a
+    /// stored window.
+    #[inline]
+    pub fn fold_window(self, whole: &mut Window, part: Window) {
+        *whole = match (whole.count, self) {
+            (0, Self::Average | Self::AvgZero | Self::Sum) => Window { value: 0.0 + part.value, ..part },
+            _ => self.merge(*whole, part),
+        };
     }
 
     /// Merges two windows of the same period. With the method last the value of `later` is kept.
@@ -111,7 +123,9 @@ impl Aggregation {
     /// the value at the rank, where the value of each window counts as often as it has slots.
     pub fn merge_all(self, windows: impl Iterator<Item = Window>) -> Window {
         let Self::Percentile(thousandths) = self else {
-            return windows.fold(Window::default(), |whole, part| self.merge(whole, part));
+            let mut whole = Window::default();
+            windows.for_each(|part| self.fold_window(&mut whole, part));
+            return whole;
         };
         let mut windows: Vec<Window> = windows.filter(|window| window.count > 0).collect();
         windows.sort_by(|a, b| a.value.total_cmp(&b.value));
@@ -134,6 +148,16 @@ impl Aggregation {
             Self::Average => window.value / f64::from(window.count),
             Self::AvgZero => window.value / f64::from(slots.max(window.count)),
             _ => window.value,
+        }
+    }
+
+    /// The sum of the points in a window. It is exact for the methods whose windows are sums. For the others every
+    /// point counts as the window's value.
+    #[inline]
+    pub fn sum_of(self, window: Window) -> f64 {
+        match self {
+            Self::Average | Self::AvgZero | Self::Sum | Self::Count => window.value,
+            _ => window.value * f64::from(window.count),
         }
     }
 
@@ -259,6 +283,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sums_of_windows() {
+        let points = [2.0, -1.0, 4.0];
+        for (method, sum) in [
+            (Aggregation::Average, 5.0),
+            (Aggregation::AvgZero, 5.0),
+            (Aggregation::Sum, 5.0),
+            (Aggregation::Count, 3.0),
+            (Aggregation::Max, 12.0),
+            (Aggregation::Last, 12.0),
+            (Aggregation::Percentile(500), 6.0),
+        ] {
+            assert_eq!(method.sum_of(method.fold_all(points.into_iter())), sum, "{method}");
+        }
+    }
+
+    #[test]
     fn methods_with_sums_read_the_windows_of_each_other() {
         let slots = [1.0, f64::NAN, 4.0, 4.0];
         let methods = ["average", "avg_zero", "sum", "count", "min", "max", "last", "median"];
@@ -302,6 +342,40 @@ mod tests {
         ] {
             let method: Aggregation = method.parse().unwrap();
             assert_eq!(method.finish(method.fold_all(slots.into_iter()), 4), shown, "{method}");
+        }
+    }
+
+    /// Python's `sum` starts at 0, its `max` and `min` give the first of equal values.
+    #[test]
+    fn zeros_have_the_sign_that_whisper_gives_them() {
+        let slots = [[-0.0, -0.0], [-0.0, 0.0], [0.0, -0.0], [f64::NAN, -0.0]];
+        for (method, shown) in [
+            ("average", [0.0_f64, 0.0, 0.0, 0.0]),
+            ("sum", [0.0, 0.0, 0.0, 0.0]),
+            ("avg_zero", [0.0_f64, 0.0, 0.0, 0.0]),
+            ("last", [-0.0, 0.0, -0.0, -0.0]),
+            ("max", [-0.0, -0.0, 0.0, -0.0]),
+            ("min", [-0.0, -0.0, 0.0, -0.0]),
+            ("absmax", [-0.0, -0.0, 0.0, -0.0]),
+            ("absmin", [-0.0, -0.0, 0.0, -0.0]),
+        ] {
+            let method: Aggregation = method.parse().unwrap();
+            for (slots, shown) in slots.iter().zip(shown) {
+                let finished = |window: Window| method.finish(window, 2).to_bits();
+                assert_eq!(
+                    finished(method.fold_all(slots.iter().copied())),
+                    shown.to_bits(),
+                    "{method} of {slots:?}"
+                );
+                // The same of the windows of a finer stage.
+                let windows = slots.iter().map(|v| Window { value: *v, count: u32::from(!v.is_nan()) });
+                assert_eq!(finished(method.merge_all(windows)), shown.to_bits(), "{method} of {slots:?}");
+            }
+            // A window that was stored with -0.0 keeps it.
+            let (stored, none) = (Window { value: -0.0, count: 2 }, Window::default());
+            for whole in [method.merge(stored, none), method.merge(none, stored)] {
+                assert_eq!(method.finish(whole, 2).to_bits(), (-0.0_f64).to_bits(), "{method}");
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     backup, bench, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names,
-    other_store, replay, restore, rules, schema, show, test, whisper,
+    other_store, replay, restore, rules, schema, show, stats, test, traffic, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -76,6 +76,8 @@ pub enum Command {
     Write(show::WriteArgs),
     /// Show what metrics take on the disk, by directory
     Du(list::DuArgs),
+    /// Count metrics and points by namespace, as a table, as csv or as points for carbon
+    Stats(stats::StatsArgs),
     /// List tags, or the values of one
     Tags(list::TagsArgs),
     /// Explain the storage rules, and bring existing metrics to them
@@ -93,6 +95,8 @@ pub enum Command {
     Restore(restore::RestoreArgs),
     /// Compare what two Graphite servers answer
     Diff(diff::DiffArgs),
+    /// Repeat recorded requests or recorded lines, at the pace at which they came
+    ReplayTraffic(traffic::ReplayTrafficArgs),
     /// Send a point to each listener of the running daemon and read it back
     Test(test::TestArgs),
     /// Send rows to Cassandra again that it may have lost

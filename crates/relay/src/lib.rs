@@ -16,6 +16,7 @@ mod frame;
 mod inlet;
 mod queue;
 mod relay;
+mod routes;
 mod sender;
 mod stats;
 mod wire;

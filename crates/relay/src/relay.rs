@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use plumbago_model::rules::RelayRules;
 use plumbago_model::{Clock, PointBatch};
 use plumbago_telemetry::{Conditions, Registry, Severity};
 use plumbago_tls::{CaError, Client};
@@ -21,12 +20,13 @@ use crate::destination::Destination;
 use crate::frame::Point;
 use crate::inlet::Inlet;
 use crate::queue::Queue;
+use crate::routes::Routes;
 use crate::sender::{Sender, Status};
 use crate::stats::{AWAY, Balance, DROPPED, Stats};
 use crate::writer::Writer;
 
 /// A destination that is away for less is not worth a warning: servers are restarted.
-const AWAY_MIN: Duration = Duration::from_secs(5);
+const AWAY_MIN: Duration = Duration::from_secs(3);
 /// The condition of dropped points ends this long after the last one.
 const DROPPED_FOR: Duration = Duration::from_secs(150);
 /// How long a stop waits for what can still be sent. What is left is sent after the next start.
@@ -38,7 +38,7 @@ pub struct Relay(Arc<Inner>);
 
 struct Inner {
     lanes: Vec<Lane>,
-    rules: ArcSwapOption<RelayRules>,
+    routes: ArcSwapOption<Routes>,
     clock: Arc<dyn Clock>,
     is_last: CancellationToken,
     stop: CancellationToken,
@@ -112,7 +112,7 @@ impl Relay {
         warn_of_others(parts.dir, &lanes);
         let relay = Self(Arc::new(Inner {
             lanes,
-            rules: ArcSwapOption::from(rules.map(Arc::new)),
+            routes: ArcSwapOption::from(rules.map(Routes::new).map(Arc::new)),
             clock: parts.clock,
             is_last: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -160,12 +160,12 @@ impl Relay {
             timestamp: point.timestamp,
             value: point.value,
         };
-        let rules = inner.rules.load();
-        let Some(rules) = rules.as_ref() else {
+        let routes = inner.routes.load();
+        let Some(routes) = routes.as_ref() else {
             return inner.lanes.iter().for_each(|lane| lane.add(batch.points().iter().map(points)));
         };
         let chosen: Vec<u64> =
-            batch.points().iter().map(|point| rules.destinations(batch.name(point))).collect();
+            batch.points().iter().map(|point| routes.destinations(batch.name(point))).collect();
         for (number, lane) in inner.lanes.iter().enumerate() {
             let gets = |(chosen, _): &(&u64, _)| *chosen >> number & 1 == 1;
             lane.add(chosen.iter().zip(batch.points()).filter(gets).map(|(_, point)| points(point)));
@@ -179,7 +179,7 @@ impl Relay {
     /// All problems, each as `key: message`.
     pub fn reload(&self, config: &Config) -> Result<(), Vec<String>> {
         if !self.is_empty() {
-            self.0.rules.store(config.load_rules()?.map(Arc::new));
+            self.0.routes.store(config.load_rules()?.map(Routes::new).map(Arc::new));
         }
         Ok(())
     }

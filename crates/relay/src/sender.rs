@@ -23,7 +23,7 @@ const READ_BYTES: usize = 256 << 10;
 const STALLED_MAX: Duration = Duration::from_secs(30);
 /// Pauses between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(15);
+const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// How often the progress is saved, and a mark is added to [`Marks`].
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 

@@ -79,7 +79,7 @@ fn accumulated(
         Aggregate::Min => each(series, grid, pace, f64::INFINITY, |row, v| if v < row { v } else { row }),
         Aggregate::Last => each(series, grid, pace, f64::NAN, |_, v| v),
         Aggregate::Diff => {
-            each(series, grid, pace, f64::NAN, |row, v| if row.is_nan() { v } else { row - v })
+            each(series, grid, pace, f64::NAN, |row, v| if row.is_nan() { 0.0 + v } else { row - v })
         }
         Aggregate::Multiply => each(series, grid, pace, 1.0, |row, v| row * v),
         _ => each(series, grid, pace, 0.0, |row, v| row + v),

@@ -1,4 +1,5 @@
-//! A clock that was ahead and is then corrected, also across restarts: later writes still win.
+//! A clock that was ahead and is then corrected, also across restarts: later writes still win. A clock that is set
+//! does not change how long rows are retained.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -7,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{COARSE, RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
-use plumbago_model::ManualClock;
+use plumbago_model::{Clock, ManualClock};
 use plumbago_spool::{Sender, SpooledStore};
 use plumbago_store::layer::Faults;
 use plumbago_store::{PointStore, WriteBatch};
+use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
 
 const NOW: i64 = 1_700_000_000;
@@ -65,5 +67,38 @@ async fn later_rows_and_deletions_win_after_a_clock_was_ahead() {
     write(&store, 4.0).await;
     send(&store).await;
     assert_eq!(values(), [4.0, 4.0], "what comes after the deletion");
+    store.spool().clone().close().unwrap();
+}
+
+/// What servers may still lose is kept for as long as `retain` says, whatever is done to the clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_retained_for_the_time_that_has_passed() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(NOW)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let held = || store.status().spool;
+    for jump in [86_400, -2 * 86_400] {
+        write(&store, 1.0).await;
+        send(&store).await;
+        clock.jump(jump);
+        // Expired rows are dropped every 15 s; retained for 60 s.
+        clock.advance(20);
+        store.spool().release(clock.steady_ms());
+        // Longer than the housekeeping interval.
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert!(held().retained_bytes > 0, "after a jump by {jump} s");
+        remote.lose_everything();
+        assert!(store.replay(0).unwrap() > 0);
+        let stop = CancellationToken::new();
+        let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+        eventually("sent again", || held().resend_bytes == 0).await;
+        stop.cancel();
+        sender.await.unwrap();
+        assert_eq!(remote.cells().len(), 2, "after a jump by {jump} s");
+
+        clock.advance(61);
+        store.spool().release(clock.steady_ms());
+        eventually("dropped", || held().retained_bytes == 0).await;
+    }
     store.spool().clone().close().unwrap();
 }

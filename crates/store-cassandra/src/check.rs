@@ -13,6 +13,7 @@ use crate::schema::{
     self, CHANGES, DIRECTORIES, Difference, Key, LEASES, LiveColumn, LiveIndex, LiveKeyspace, LiveSchema,
     LiveTable, METRICS, Purpose, Schema, Severity, TAGS, WRITERS,
 };
+use crate::session::Clusters;
 use crate::store::CassandraStore;
 
 /// Part of the comment of our change feed table if BigGraphite's tables existed before it.
@@ -141,6 +142,17 @@ impl CassandraStore {
         Ok(live)
     }
 
+    /// Whether points go through the server's commit log; `None` if one of the two keyspaces is not there.
+    pub(crate) async fn durable_writes(&self) -> Result<Option<bool>, StoreError> {
+        let Clusters { points, names, .. } = &self.clusters;
+        let (points, names) = (points.session().await?, names.session().await?);
+        let text = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?";
+        let of_points: Vec<(bool,)> = query(&points, text, (self.config.keyspace.as_str(),)).await?;
+        let metadata = self.config.metadata_keyspace();
+        let of_names: Vec<(bool,)> = query(&names, text, (metadata.as_str(),)).await?;
+        Ok(of_points.first().zip(of_names.first()).map(|((durable,), _)| *durable))
+    }
+
     /// The server's clock minus ours, and the server's clock, in milliseconds.
     pub(crate) async fn clock_difference(&self) -> Result<(i64, i64), StoreError> {
         let session = self.clusters.points.session().await?;
@@ -149,6 +161,7 @@ impl CassandraStore {
         let rows: Vec<(i64,)> = query(&session, text, ()).await?;
         let middle = (before + self.clock.now_ms()) / 2;
         let server = rows.first().map_or(middle, |(server,)| *server);
+        self.server_clock.note(server);
         self.stats.clock_difference.set((server - middle) as f64 / 1000.0);
         Ok((server - middle, server))
     }

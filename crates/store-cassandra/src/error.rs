@@ -71,6 +71,11 @@ fn kind_of_answer(error: &DbError) -> ErrorKind {
     }
 }
 
+/// Whether the role of this daemon lacks the right for the request.
+pub(crate) fn is_denied(error: &ExecutionError) -> bool {
+    matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::DbError(DbError::Unauthorized, _)))
+}
+
 /// Whether the server refused the statement itself, as it does if a table or column is missing.
 pub(crate) fn is_invalid(error: &StoreError) -> bool {
     error.kind == ErrorKind::Invalid

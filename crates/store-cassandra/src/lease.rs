@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{Lease, StoreError};
+use scylla::statement::SerialConsistency;
 use uuid::Uuid;
 
 use crate::metadata::NameStore;
@@ -73,6 +74,9 @@ impl NameStore {
         // The result has more columns if the transaction was not applied, and repeating it is not safe.
         statement.set_use_cached_result_metadata(false);
         statement.set_is_idempotent(false);
+        // Among the replicas of all data centres. The driver's default asks those of the local one, so each data
+        // centre would grant the same lease.
+        statement.set_serial_consistency(Some(SerialConsistency::Serial));
         let result = session.execute_unpaged(&statement, values).await;
         let rows = result
             .map_err(|error| self.failed(operation, error))?

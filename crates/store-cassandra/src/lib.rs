@@ -35,6 +35,7 @@ mod read;
 mod retry;
 mod rows;
 mod scan;
+mod server_clock;
 mod session;
 mod shared;
 mod stats;

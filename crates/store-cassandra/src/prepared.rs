@@ -20,6 +20,8 @@ use crate::statements::Points;
 
 /// How long a refused table is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
+/// How long after the last denied write a table is reported. Its rows are retried more often than that.
+const DENIED_FOR: Duration = Duration::from_secs(300);
 
 /// Most prepared statements on the tables for names that are kept.
 const TEXTS_MAX: usize = 1000;
@@ -52,6 +54,8 @@ pub(crate) struct Tables {
     config: Config,
     ready: DashMap<Table, Arc<TableStatements>>,
     refused: DashMap<Table, (Instant, String)>,
+    /// Tables to which the role may not write, with the server's words. Unlike refused ones they can be read.
+    denied: DashMap<Table, (Instant, String)>,
     /// Tables that were needed for a write. A missing table that is only read needs no attention.
     written: DashSet<Table>,
     /// Tables that could be used at least once.
@@ -68,6 +72,7 @@ impl Tables {
             config: config.clone(),
             ready: DashMap::new(),
             refused: DashMap::new(),
+            denied: DashMap::new(),
             written: DashSet::new(),
             used: DashSet::new(),
             unfit: RwLock::default(),
@@ -85,8 +90,14 @@ impl Tables {
         self.cluster.session().await
     }
 
-    /// Like `get`, for a write: the table is reported if it cannot be used.
+    /// Like `get`, for a write: the table is reported if it cannot be used. If the role may not write to it, that is
+    /// returned for a while as for a missing table.
     pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
+        if let Some(why) = self.denial(table) {
+            let operation =
+                format!("write to {}.{} (grant the role MODIFY on it)", self.config.keyspace, table.name());
+            return Err(StoreError::with(ErrorKind::Invalid, operation, why));
+        }
         let statements = self.get(table).await;
         if statements.is_err() && !self.written.contains(&table) {
             self.written.insert(table);
@@ -129,6 +140,18 @@ impl Tables {
         self.refused.insert(table, (Instant::now(), why.to_owned()));
     }
 
+    /// Notes that the role may not write to a table.
+    pub(crate) fn deny(&self, table: Table, why: &str) {
+        self.denied.insert(table, (Instant::now(), why.to_owned()));
+    }
+
+    /// Notes that a table was written.
+    pub(crate) fn wrote(&self, table: Table) {
+        if !self.denied.is_empty() {
+            self.denied.remove(&table);
+        }
+    }
+
     /// Makes the next request try every refused table again.
     pub(crate) fn forgive(&self) {
         self.refused.clear();
@@ -141,6 +164,8 @@ impl Tables {
         all.retain(|(table, _)| !self.ready.contains_key(table) && self.written.contains(table));
         let unfit = self.unfit.read().unwrap_or_else(PoisonError::into_inner);
         all.extend(unfit.iter().map(|(table, why)| (*table, why.clone())));
+        let denied = self.denied.iter().filter(|one| one.0.elapsed() < DENIED_FOR);
+        all.extend(denied.map(|one| (*one.key(), format!("{}; grant the role MODIFY on it", one.value().1))));
         all.sort();
         all.dedup_by_key(|(table, _)| *table);
         all
@@ -153,6 +178,10 @@ impl Tables {
 
     fn refusal(&self, table: Table) -> Option<String> {
         self.refused.get(&table).filter(|one| one.0.elapsed() < REFUSED_FOR).map(|one| one.1.clone())
+    }
+
+    fn denial(&self, table: Table) -> Option<String> {
+        self.denied.get(&table).filter(|one| one.0.elapsed() < REFUSED_FOR).map(|one| one.1.clone())
     }
 
     fn refuse(&self, table: Table, why: String) -> StoreError {

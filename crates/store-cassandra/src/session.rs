@@ -29,7 +29,7 @@ use crate::{datacenter, error, nodes, tls};
 /// after which a node that hangs is no longer used.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts to connect.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How often the driver reads the schema again, so that changes to the replication of the keyspaces are noticed.
 const REFRESH: Duration = Duration::from_secs(30);

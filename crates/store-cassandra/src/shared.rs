@@ -69,6 +69,10 @@ impl SharedStore for CassandraStore {
         self.clock_difference().await.map(|(_, server_ms)| server_ms)
     }
 
+    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
+        self.durable_writes().await
+    }
+
     async fn check_schema(&self, needs: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
         let report = self.check(&schema::tables_of(&needs.retentions)).await?;
         let mut status = status(&report);

@@ -21,6 +21,7 @@ use crate::prepared::Tables;
 use crate::read::{PointReader, View};
 use crate::scan::TokenRange;
 use crate::schema::ddl::Server;
+use crate::server_clock::ServerClock;
 use crate::session::Clusters;
 use crate::stats::Stats;
 use crate::write::PointWriter;
@@ -40,6 +41,7 @@ pub struct CassandraStore {
     writer: Arc<PointWriter>,
     pub(crate) reader: Arc<PointReader>,
     pub(crate) identity: SharedIdentity,
+    pub(crate) server_clock: ServerClock,
     pub(crate) reads: Arc<AtomicU64>,
     /// The server and its features as of the last check; `None` before the first one.
     pub(crate) known: Arc<Mutex<Option<(Server, Features)>>>,
@@ -63,7 +65,9 @@ impl CassandraStore {
         let clusters = Clusters::connect(config, &stats)?;
         let tables = Arc::new(Tables::new(clusters.points.clone(), config));
         let identity = SharedIdentity::new(identity);
-        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clock.clone(), stats.clone());
+        let server_clock = ServerClock::default();
+        let clocks = (clock.clone(), server_clock.clone());
+        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clocks, stats.clone());
         let reader =
             PointReader::new(tables.clone(), config.concurrency as usize, clock.clone(), stats.clone());
         let names =
@@ -78,6 +82,7 @@ impl CassandraStore {
             writer: Arc::new(writer),
             reader: Arc::new(reader),
             identity,
+            server_clock,
             reads: Arc::default(),
             known: Arc::default(),
         })
@@ -125,6 +130,12 @@ impl CassandraStore {
     /// timestamps up to `last_us` (microseconds since the epoch). Otherwise they may lose if its clock was ahead.
     pub fn continue_after(&self, last_us: i64) {
         self.clusters.timestamps.continue_after(last_us);
+    }
+
+    /// Says that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of another writer:
+    /// the data directory is a copy of that writer's, which may send the same rows.
+    pub fn set_former_writer(&self, identity: WriterIdentity, until_us: i64) {
+        self.identity.set_former(identity, until_us);
     }
 
     /// The writer of points, for callers that choose the timestamp of the rows.

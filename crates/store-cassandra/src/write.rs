@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::error;
 use crate::layout::Table;
 use crate::prepared::{TableStatements, Tables};
+use crate::server_clock::ServerClock;
 use crate::stats::Stats;
 use crate::writers::SharedIdentity;
 
@@ -39,6 +40,7 @@ pub struct PointWriter {
     config: Config,
     identity: SharedIdentity,
     clock: Arc<dyn Clock>,
+    server_clock: ServerClock,
     stats: Stats,
     in_flight: Semaphore,
     ranges: Ranges,
@@ -51,7 +53,7 @@ impl PointWriter {
         tables: Arc<Tables>,
         config: &Config,
         identity: SharedIdentity,
-        clock: Arc<dyn Clock>,
+        (clock, server_clock): (Arc<dyn Clock>, ServerClock),
         stats: Stats,
     ) -> Self {
         Self {
@@ -59,6 +61,7 @@ impl PointWriter {
             config: config.clone(),
             identity,
             clock,
+            server_clock,
             stats,
             in_flight: Semaphore::new(config.concurrency as usize),
             ranges: Ranges::default(),
@@ -88,7 +91,8 @@ impl PointWriter {
         batch: &WriteBatch,
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
-        let written = self.write_runs_as(writer, batch, timestamp_us, &[]).await;
+        let other = Some(writer).filter(|writer| *writer != self.identity());
+        let written = self.write_runs_as(other, batch, timestamp_us, &[]).await;
         written.map(|_| ()).map_err(|mut refusal| {
             if refusal.error.kind == ErrorKind::Invalid {
                 refusal.error.kind = ErrorKind::Unavailable;
@@ -111,6 +115,10 @@ impl PointWriter {
     /// have to confirm it, unless one of them is not connected. The reason: for a while after the return of a node the
     /// others still consider it down, and a quorum would confirm rows that the node never gets.
     ///
+    /// Rows from before the present writer id was drawn carry the former one ([`CassandraStore::set_former_writer`]).
+    ///
+    /// [`CassandraStore::set_former_writer`]: crate::CassandraStore::set_former_writer
+    ///
     /// # Errors
     /// As [`PointWriter::write_runs_at`].
     pub async fn write_for(
@@ -119,24 +127,29 @@ impl PointWriter {
         timestamp_us: i64,
         nodes: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
-        self.write_runs_as(self.identity(), batch, timestamp_us, nodes).await
+        self.write_runs_as(self.identity.former_at(timestamp_us), batch, timestamp_us, nodes).await
     }
 
+    /// Writes with the identity of this daemon unless `other` names another one.
     async fn write_runs_as(
         &self,
-        writer: WriterIdentity,
+        other: Option<WriterIdentity>,
         batch: &WriteBatch,
         timestamp_us: i64,
         nodes: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
         let everything =
             |error| WriteRefusal { error, runs: (0..batch.runs.len()).collect(), is_known_down: false };
-        if writer == self.identity() && !self.identity.is_valid(self.clock.now_ms()) {
+        let writer = other.unwrap_or_else(|| self.identity());
+        // Compared once more: it may have been lost and replaced, and the new one registered, in between.
+        let is_valid = || self.identity.is_valid(self.clock.now_ms()) && writer == self.identity();
+        if other.is_none() && !is_valid() {
             let why =
                 "the registration of the writer id was not renewed for a day, or another daemon has the id";
             return Err(everything(StoreError::with(ErrorKind::Unavailable, "write points", why)));
         }
-        let mut plan = Planner::new(&self.config, writer, self.clock.now()).plan(batch);
+        let now = self.server_clock.limit(self.clock.now());
+        let mut plan = Planner::new(&self.config, writer, now).plan(batch);
         self.stats.expired.add(plan.expired);
         if plan.requests.is_empty() {
             return Ok(0);
@@ -238,6 +251,7 @@ impl PointWriter {
         match execute(session, &statements, &request, timestamp_us).await {
             Ok(()) => {
                 self.stats.rows_written.add(rows);
+                self.tables.wrote(request.table);
                 if let Some(target) = target {
                     self.ranges.succeeded(&target);
                 }
@@ -245,9 +259,14 @@ impl PointWriter {
             }
             Err(error) => {
                 self.stats.failed_requests.add(1);
-                let error = error::request(format!("write to {}", request.table.name()), error);
-                if error::is_invalid(&error) {
-                    let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
+                let is_denied = error::is_denied(&error);
+                let mut error = error::request(format!("write to {}", request.table.name()), error);
+                let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
+                if is_denied {
+                    self.tables.deny(request.table, &why);
+                    // As for a missing table, the rows of others can be written.
+                    error.kind = ErrorKind::Invalid;
+                } else if error::is_invalid(&error) {
                     self.tables.forget(request.table, &why);
                 }
                 // Too few replicas are up for the level ALL, but they may be enough for the usual level of writes.

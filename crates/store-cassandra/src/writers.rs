@@ -1,8 +1,8 @@
 //! The writer identity of this process and its registration in the table of writers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plumbago_store::writer::{IDS_PER_WRITER, WRITER_IDS};
@@ -31,11 +31,27 @@ struct Inner {
     packed: AtomicU32,
     /// When the ids were last registered or renewed, in milliseconds since the epoch, or `NEVER` or `LOST`.
     registered_ms: AtomicI64,
+    /// The identity of rows up to a timestamp, in microseconds since the epoch.
+    former: OnceLock<(WriterIdentity, i64)>,
 }
 
 impl SharedIdentity {
     pub(crate) fn new(identity: WriterIdentity) -> Self {
-        Self(Arc::new(Inner { packed: pack(identity).into(), registered_ms: NEVER.into() }))
+        Self(Arc::new(Inner {
+            packed: pack(identity).into(),
+            registered_ms: NEVER.into(),
+            former: OnceLock::new(),
+        }))
+    }
+
+    /// Says that rows up to a timestamp carry another identity. Only the first call has an effect.
+    pub(crate) fn set_former(&self, identity: WriterIdentity, until_us: i64) {
+        let _ = self.0.former.set((identity, until_us));
+    }
+
+    /// The other identity of rows with this timestamp, if they have one.
+    pub(crate) fn former_at(&self, timestamp_us: i64) -> Option<WriterIdentity> {
+        self.0.former.get().filter(|(_, until_us)| timestamp_us <= *until_us).map(|(identity, _)| *identity)
     }
 
     pub(crate) fn get(&self) -> WriterIdentity {

@@ -55,8 +55,7 @@ impl DamageReporter {
     /// Reports that synced commits are missing. They were in the newest log.
     pub(crate) fn commits_missing(&self, dir: &Path, commits: u64) {
         self.counter.add(1);
-        let logs = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-        let newest = logs.filter(|path| path.extension().is_some_and(|extension| extension == "jnl")).max();
+        let newest = newest_log(dir);
         let text = format!(
             "the end of this log is missing: {commits} commits that were on the disk are lost, and their points unless \
              the journal still has them. Restore the directory from a backup if there is one"
@@ -76,5 +75,28 @@ impl DamageReporter {
             self.all.found(keyspace, text);
         }
         files.iter().for_each(|file| self.all.found(file, text));
+    }
+}
+
+/// The log with the greatest number in a directory.
+fn newest_log(dir: &Path) -> Option<PathBuf> {
+    let number = |path: &Path| path.file_name()?.to_str()?.strip_suffix(".jnl")?.parse::<u64>().ok();
+    let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let newest = paths.filter_map(|path| Some((number(&path)?, path))).max();
+    newest.map(|(_, path)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_log_has_the_greatest_number() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(newest_log(dir.path()), None);
+        for name in ["9.jnl", "10.jnl", "11.jnl.damaged-1", "version"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(newest_log(dir.path()), Some(dir.path().join("10.jnl")));
     }
 }

@@ -154,8 +154,14 @@ fn keep_damaged_files(dir: &Path, keyspace: &Keyspace) {
         let target = kept.join(format!("{}-{name}", keyspace.name().replace('/', "-")));
         let linked = std::fs::create_dir_all(&kept).and_then(|()| std::fs::hard_link(&file, &target));
         match linked {
-            Ok(()) => tracing::warn!(file = %target.display(), "kept a damaged file; it may be removed"),
-            Err(error) => tracing::warn!(file = %file.display(), %error, "cannot keep a damaged file"),
+            Ok(()) => tracing::warn!(
+                file = %target.display(),
+                "a damaged file was replaced; this copy of it is kept for inspection and may be removed"
+            ),
+            Err(error) => tracing::warn!(
+                file = %file.display(), %error,
+                "a damaged file is replaced, and no copy of it can be kept for inspection; the daemon does not need one"
+            ),
         }
     }
 }

@@ -64,6 +64,18 @@ impl Provenance {
     }
 }
 
+/// A series with the points behind each of its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Weighted {
+    /// The series. A window with at least one known slot has a value, whatever the metric's xFilesFactor is.
+    pub series: Series,
+    /// For each value the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if every value is
+    /// that of one point, as in the raw stage.
+    ///
+    /// [`Aggregation::sum_of`]: plumbago_model::Aggregation::sum_of
+    pub weights: Vec<(f64, u32)>,
+}
+
 /// Reads series by name.
 #[async_trait]
 pub trait SeriesSource: Send + Sync + Debug {
@@ -74,6 +86,16 @@ pub trait SeriesSource: Send + Sync + Debug {
     /// # Errors
     /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown.
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError>;
+
+    /// Returns the same series with the points behind each value. Without an implementation of its own, a source has
+    /// one point behind each value.
+    ///
+    /// # Errors
+    /// As for [`Self::fetch`].
+    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
+        let series = self.fetch(request).await?;
+        Ok(series.into_iter().map(|series| Weighted { series, weights: Vec::new() }).collect())
+    }
 
     /// Reads the same series, and returns where their slots came from instead of their values. A slot that is in
     /// several places counts for the one whose value is shown.

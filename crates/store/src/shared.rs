@@ -127,6 +127,13 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If it cannot be read.
     async fn server_clock_ms(&self) -> Result<i64, StoreError>;
 
+    /// Whether the servers write points to a log before they acknowledge them. `None` if they have no place for points
+    /// or for names at present.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError>;
+
     /// Compares the schema with `needs`. Tables that do not fit are not used from then on.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Self-metrics (a registry, its instruments and the Prometheus export) and log set-up.
+//! Self-metrics (a registry, its instruments and the Prometheus export), what the process uses, and log set-up.
 //!
 //! Must not know: any noun of this project. Start at [`Registry`]: each crate takes a reference to it, registers
 //! its instruments once and keeps them in a struct of its own.
@@ -8,6 +8,7 @@ pub mod damage;
 pub mod instrument;
 pub mod line;
 pub mod log;
+pub mod process;
 pub mod registry;
 
 pub use conditions::{Condition, Conditions, Severity};

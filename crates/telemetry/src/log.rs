@@ -1,6 +1,8 @@
 //! Log set-up, and a throttle for lines that bad input could multiply.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +14,11 @@ use crate::line::Fields;
 
 /// Changes the log level of a running process.
 pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
+
+thread_local! {
+    /// Whether a panic of this thread is caught and explained by a caller.
+    static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Sends log lines to standard error, each event as one line with time and level. `level` is a level such as `info`,
 /// or a filter such as `warn,plumbago_engine=debug`. Returns `None` if the filter does not parse, or if logging is
@@ -30,12 +37,24 @@ pub fn init(level: &str) -> Option<LevelHandle> {
 /// Sends panics to the log instead of printing them, so that they have time and level too.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
+        if IS_EXPECTED.try_with(Cell::get).unwrap_or(false) {
+            return;
+        }
         let text = info.payload_as_str().unwrap_or("no message");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("without a name");
         tracing::error!(place, "internal error, please report it: thread {thread} panicked: {text}");
     }));
+}
+
+/// Runs code that can panic if a file is damaged, and returns the panic. After [`log_panics`] it is not logged, because it
+/// is no internal error: the caller says which file is damaged.
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
+    IS_EXPECTED.set(true);
+    let result = std::panic::catch_unwind(AssertUnwindSafe(work));
+    IS_EXPECTED.set(false);
+    result
 }
 
 /// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to warnings,
@@ -88,6 +107,13 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expected_panic_is_returned() {
+        assert!(catch_panic(|| -> u32 { panic!("the file is damaged") }).is_err());
+        assert_eq!(catch_panic(|| 5).ok(), Some(5));
+        assert!(!IS_EXPECTED.get());
+    }
 
     #[test]
     fn one_line_per_interval() {

@@ -128,6 +128,28 @@ impl Registry {
         values.reduce(|sum, value| sum + value)
     }
 
+    /// The sum of the durations in a histogram, in seconds, over all label sets; `None` if no histogram is registered
+    /// under this name.
+    pub fn seconds(&self, name: &str) -> Option<f64> {
+        let entries = self.entries();
+        let sums =
+            entries.iter().filter(|entry| entry.name == name).filter_map(|entry| match &entry.instrument {
+                Instrument::Histogram(histogram) => Some(histogram.total().as_secs_f64()),
+                Instrument::Counter(..) | Instrument::Gauge(..) => None,
+            });
+        sums.reduce(|sum, value| sum + value)
+    }
+
+    /// The value of the counter or gauge with this name and this label; `None` if there is none.
+    pub fn labelled(&self, name: &str, label: (&str, &str)) -> Option<f64> {
+        let samples = self.samples();
+        let has = |sample: &&Sample| {
+            sample.name == name
+                && sample.labels.iter().any(|(key, value)| (key.as_str(), value.as_str()) == label)
+        };
+        samples.iter().find(has).map(|sample| sample.value)
+    }
+
     /// All counters and gauges with their values, ordered by name.
     pub fn samples(&self) -> Vec<Sample> {
         let sample = |entry: &Entry| {
@@ -223,6 +245,8 @@ mod tests {
         assert!(text.contains("plumbago_held 7"), "{text}");
         assert_eq!(registry.value("plumbago_rejected_total"), Some(5.0));
         assert_eq!(registry.value("plumbago_unknown"), None);
+        assert_eq!(registry.labelled("plumbago_rejected_total", ("reason", "nan")), Some(5.0));
+        assert_eq!(registry.labelled("plumbago_rejected_total", ("reason", "old")), None);
     }
 
     #[test]
@@ -246,6 +270,8 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is missing:\n{text}");
         }
         assert_eq!(registry.value("plumbago_call_seconds"), Some(5.0));
+        assert_eq!(registry.seconds("plumbago_call_seconds"), Some(3.042));
+        assert_eq!(registry.seconds("plumbago_unknown"), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod points;
 mod reads;
 mod returns;
 mod rules;
+mod table;
 
 use std::time::Instant;
 

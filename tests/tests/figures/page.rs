@@ -17,6 +17,8 @@ use plumbago_tests::daemon::Daemon;
 use plumbago_tests::send::Point;
 use serde_json::Value;
 
+use super::table;
+
 /// A whole minute.
 const NOW: i64 = 1_790_000_040;
 /// Longest time between two frames, in milliseconds, that still looks smooth.
@@ -28,13 +30,12 @@ const PART: usize = 100_000;
 static ROWS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn row(what: &str, target: &str, measured: &str, met: &str) {
-    let line = format!("| {what:<58} | {target:<16} | {measured:<44} | {met:<7} |");
-    ROWS.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    ROWS.lock().unwrap_or_else(PoisonError::into_inner).push(table::row(&[what, target, measured, met]));
 }
 
 /// Adds a figure to the table.
 fn figure(what: &str, target: &str, measured: &str, is_met: bool) {
-    row(what, target, measured, if is_met { "met" } else { "not met" });
+    row(what, target, measured, table::met(is_met));
 }
 
 /// Adds a figure that has no target of its own.
@@ -44,8 +45,7 @@ fn remark(what: &str, measured: &str) {
 
 fn print_table() {
     let rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
-    println!("\n| {:<58} | {:<16} | {:<44} | {:<7} |", "figure", "target", "measured", "");
-    println!("|{:-<60}|{:-<18}|{:-<46}|{:-<9}|", "", "", "", "");
+    table::head(&["figure", "target", "measured", "met"]);
     rows.iter().for_each(|line| println!("{line}"));
     println!("`/render` before and after Explain compares two builds, so it is no figure of this command.");
 }

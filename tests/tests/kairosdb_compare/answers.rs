@@ -44,7 +44,7 @@ pub(super) fn refusal(real: &Response, ours: &Response, has_same_text: bool) -> 
         (500, 400) => Verdict::OnPurpose("KairosDB answers 500 to what the client did wrong, we 400"),
         (real, ours) if real != ours => shown(),
         (200, _) => match (parse(real), parse(ours)) {
-            (Ok(real), Ok(ours)) if same_answers(&real, &ours, 1e-9, true).is_ok() => Verdict::Equal,
+            (Ok(real), Ok(ours)) if same_answers(&real, &ours, 1e-9).is_ok() => Verdict::Equal,
             _ => shown(),
         },
         _ if has_same_text && parse(real).ok() != parse(ours).ok() => shown(),
@@ -61,16 +61,14 @@ fn equal(query: &Query, real: &Response, ours: &Response) -> Result<(), String> 
         return Err(format!("{} {} / {} {}", real.status, real.body, ours.status, ours.body));
     }
     let within = if query.is_fitted { 1e-3 } else { 1e-9 };
-    same_answers(&parse(real)?, &parse(ours)?, within, !query.is_coarse)
+    same_answers(&parse(real)?, &parse(ours)?, within)
 }
 
-fn same_answers(real: &Value, ours: &Value, within: f64, samples: bool) -> Result<(), String> {
+fn same_answers(real: &Value, ours: &Value, within: f64) -> Result<(), String> {
     let (real, ours) = (list(&real["queries"]), list(&ours["queries"]));
     same("queries", &real.len(), &ours.len())?;
     for (real, ours) in real.iter().zip(ours) {
-        if samples {
-            same("sample_size", &real["sample_size"], &ours["sample_size"])?;
-        }
+        same("sample_size", &real["sample_size"], &ours["sample_size"])?;
         let (real, ours) = (list(&real["results"]), list(&ours["results"]));
         same("results", &real.len(), &ours.len())?;
         for (real, ours) in real.iter().zip(ours) {

@@ -8,12 +8,13 @@ use super::queries;
 
 /// `hours` has at most one point an hour, `fine` one every second. Both have a single stage, so that no point is
 /// lost. `staged` and `summed` have two stages. Queries of `staged` cover only times that the first stage holds,
-/// queries of `summed` only times that just the second one holds.
+/// queries of `summed` and `averaged` only times that just the second one holds.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = ^fine\nretentions = 1s:30y\n\
     [hours]\npattern = ^hours\nretentions = 1h:30y\n\
     [recent]\npattern = ^recent\nretentions = 1m:30d\n\
     [staged]\npattern = ^staged\nretentions = 1m:7d,1h:90d\n\
     [summed]\npattern = ^summed\nretentions = 1s:1d,1m:90d\n\
+    [averaged]\npattern = ^averaged\nretentions = 1s:1d,1m:90d\n\
     [all]\npattern = .*\nretentions = 1s:30y\n";
 
 pub(super) const AGGREGATION: &str = "[summed]\npattern = ^summed\nxFilesFactor = 0\naggregationMethod = sum\n\
@@ -29,8 +30,17 @@ pub(super) const HOURS_START: i64 = 1_690_848_000;
 pub(super) const HOURS_LENGTH: i64 = 270 * 86_400;
 
 /// For each metric, the least distance of two times, and the number of points of each series.
-const METRICS: [(&str, i64, usize); 5] =
-    [("fine", 1, 110), ("hours", 3600, 100), ("recent", 60, 60), ("staged", 60, 60), ("summed", 1, 90)];
+const METRICS: [(&str, i64, usize); 6] = [
+    ("fine", 1, 110),
+    ("hours", 3600, 100),
+    ("recent", 60, 60),
+    ("staged", 60, 60),
+    ("summed", 1, 90),
+    ("averaged", 1, 900),
+];
+
+/// The metrics of which queries read a coarse stage.
+pub(super) const COARSE: [&str; 2] = ["summed", "averaged"];
 
 /// The tags of the series of each metric.
 pub(super) const SERIES: [&[(&str, &str)]; 8] = [
@@ -50,12 +60,12 @@ pub(super) fn span(metric: &str, now: i64) -> (i64, i64) {
         "fine" => (FINE_START, FINE_LENGTH),
         "hours" => (HOURS_START, HOURS_LENGTH),
         // Two days ago is beyond the first stage.
-        "summed" => ((now - 3 * 86_400) / 3600 * 3600, 6 * 3600),
+        "summed" | "averaged" => ((now - 3 * 86_400) / 3600 * 3600, 6 * 3600),
         _ => ((now - 5 * 3600) / 60 * 60, 4 * 3600),
     }
 }
 
-/// The time at which all points of `summed` have arrived.
+/// The time at which all points of [`COARSE`] have arrived.
 pub(super) fn oldest_end(now: i64) -> i64 {
     let (start, length) = span("summed", now);
     start + length
@@ -96,7 +106,7 @@ fn value(random: &mut SmallRng, is_whole: bool) -> Value {
 
 /// For each metric whose points are all in one stage, a query for all of them and their number.
 pub(super) fn counts(bodies: &[Value], now: i64) -> Vec<(Value, u64)> {
-    let counted = METRICS.iter().zip(bodies).filter(|((metric, ..), _)| *metric != "summed");
+    let counted = METRICS.iter().zip(bodies).filter(|((metric, ..), _)| !COARSE.contains(metric));
     let count = |((metric, ..), body): (&(&str, i64, usize), &Value)| {
         let (start, length) = span(metric, now);
         let points =

@@ -16,7 +16,7 @@ pub(super) struct Query {
     pub(super) is_fitted: bool,
     /// Whether the points are in descending order and an aggregator works on ranges.
     pub(super) has_descending_ranges: bool,
-    /// Whether it reads a coarse stage, so that the number of points read differs.
+    /// Whether it reads a coarse stage, which only one of the daemons has.
     pub(super) is_coarse: bool,
 }
 
@@ -54,9 +54,11 @@ fn chance(random: &mut impl Rng, percent: u32) -> bool {
 
 /// One query.
 pub(super) fn query(random: &mut SmallRng, now: i64) -> Query {
-    let metric = *pick(random, &["fine", "fine", "hours", "hours", "hours", "recent", "staged", "summed"]);
-    if metric == "summed" {
-        return summed(random, now);
+    const METRICS: [&str; 10] =
+        ["fine", "fine", "fine", "hours", "hours", "hours", "recent", "staged", "summed", "averaged"];
+    let metric = *pick(random, &METRICS);
+    if points::COARSE.contains(&metric) {
+        return coarse(random, metric, now);
     }
     let is_relative = metric == "recent";
     let mut body = if is_relative { relative(random) } else { absolute(random, metric, now) };
@@ -84,9 +86,22 @@ pub(super) fn query(random: &mut SmallRng, now: i64) -> Query {
     } else if chance(random, 10) {
         one["order"] = json!("asc");
     }
+    if chance(random, 5) {
+        // It has no effect.
+        one["alias"] = json!("another name");
+    }
     let mut metrics = vec![one];
     if chance(random, 5) {
         metrics.push(json!({"name": metric, "tags": {"host": "none"}}));
+    }
+    if chance(random, 5) {
+        // The same metric with its own selection and grouping.
+        let mut second = json!({"name": metric});
+        select(random, &mut second);
+        if chance(random, 50) {
+            second["group_by"] = json!(groups(random));
+        }
+        metrics.insert(0, second);
     }
     body["metrics"] = json!(metrics);
     let has_descending_ranges = descending && has_ranges;
@@ -270,9 +285,9 @@ fn single(random: &mut SmallRng) -> Value {
     }
 }
 
-/// A query that reads a coarse stage. Its values are the sums of their points, and sums of whole slots are exact.
-fn summed(random: &mut SmallRng, now: i64) -> Query {
-    let (start, length) = points::span("summed", now);
+/// A query that reads a coarse stage. Sums, means and counts of whole slots are exact.
+fn coarse(random: &mut SmallRng, metric: &str, now: i64) -> Query {
+    let (start, length) = points::span(metric, now);
     let (value, unit) = *pick(
         random,
         &[
@@ -286,9 +301,18 @@ fn summed(random: &mut SmallRng, now: i64) -> Query {
         ],
     );
     let at = if chance(random, 50) { "align_start_time" } else { "align_end_time" };
-    let sum = json!({"name": "sum", "sampling": {"value": value, "unit": unit}, at: true});
-    let mut body = within("summed", start * 1000, (start + length) * 1000 - 1);
-    body["metrics"][0]["aggregators"] = json!([sum]);
+    let fold = pick(random, &["sum", "avg", "count"]);
+    let mut aggregators = match random.random_range(0..4) {
+        0 => vec![json!({"name": "scale", "factor": 2.5})],
+        1 => vec![json!({"name": "div", "divisor": -4})],
+        _ => Vec::new(),
+    };
+    aggregators.push(json!({"name": fold, "sampling": {"value": value, "unit": unit}, at: true}));
+    if chance(random, 20) {
+        aggregators.push(single(random));
+    }
+    let mut body = within(metric, start * 1000, (start + length) * 1000 - 1);
+    body["metrics"][0]["aggregators"] = json!(aggregators);
     select(random, &mut body["metrics"][0]);
     if chance(random, 50) {
         body["metrics"][0]["group_by"] = json!([{"name": "tag", "tags": ["host"]}]);

@@ -1,7 +1,7 @@
 //! Bodies of points: the status, and what is stored.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -84,6 +84,12 @@ fn bodies() -> Vec<(&'static str, Option<&'static str>)> {
     vec![
         (r#"[{"name":"$M","tags":{"h":"a"},"datapoints":[[$T,5]]}]"#, None),
         (r#"{"name":"$M","tags":{"h":1},"datapoints":[[$T,5]]}"#, None),
+        (r#"{"name":"$M","tags":{"h":1.0,"i":2.5},"datapoints":[[$T,5]]}"#, None),
+        (r#"{"name":"$M","tags":{"h":true},"datapoints":[[$T,5]]}"#, None),
+        (
+            r#"{"name":"$M","tags":{"h":"a","h":"b"},"datapoints":[[$T,5]]}"#,
+            Some("a tag with two values is refused"),
+        ),
         (r#"{"name":"$M","tags":{"h":"a","name":"n"},"datapoints":[[$T,5]]}"#, None),
         (r#"{"name":"$M","tags":{"h h":"a b;=~:é"},"datapoints":[[$T,5]]}"#, None),
         (r#"{"name":"$M ;=~:é","tags":{"h":"a"},"datapoints":[[$T,5]]}"#, None),
@@ -158,16 +164,7 @@ impl Write {
 
     fn send(&self, address: SocketAddr) -> Response {
         let bytes = if self.gzip { gzip(self.text().as_bytes()) } else { self.text().into_bytes() };
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n",
-            self.path,
-            bytes.len(),
-            self.headers
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(&bytes).unwrap();
-        http::read_response(&mut stream).unwrap()
+        http::post_bytes(address, self.path, &self.headers, &bytes)
     }
 
     fn ask(&self, address: SocketAddr, metric: &str) -> Value {

@@ -97,6 +97,10 @@ pub(super) struct Query {
     ms: bool,
     arrays: bool,
     by_get: bool,
+    /// Whether filters that group are sent as `tags`, beside those that do not.
+    has_tags: bool,
+    /// Another sub-query of the same request.
+    second: Option<Box<Query>>,
 }
 
 #[derive(Debug)]
@@ -143,6 +147,8 @@ impl Query {
             ms: random.random_bool(0.5),
             arrays: random.random_bool(0.5),
             by_get: zone.is_none() && random.random_bool(0.3),
+            has_tags: random.random_bool(0.3),
+            second: None,
             zone,
         }
     }
@@ -153,6 +159,17 @@ impl Query {
         let every = self.downsample.as_deref().and_then(|text| text.split('-').next()).unwrap_or_default();
         let is_short = ["msc", "sc", "mc", "hc"].iter().any(|unit| every.ends_with(unit));
         is_short && self.zone == Some("Europe/Rome")
+    }
+
+    /// Adds a query for another metric. It gets the times and the zone of this one, which must not be so long that
+    /// short buckets become too many.
+    pub(super) fn with_second(mut self, second: Self) -> Self {
+        let second = Self { zone: self.zone, ..second };
+        let is_short = matches!(self.metric, "cmp.fast" | "cmp.counter");
+        if is_short && second.metric != self.metric && !self.by_get && !second.has_repeated_hour() {
+            self.second = Some(Box::new(second));
+        }
+        self
     }
 
     /// Method, path and body.
@@ -167,6 +184,16 @@ impl Query {
     }
 
     fn body(&self) -> Value {
+        let subs: Vec<Value> = [self].into_iter().chain(self.second.as_deref()).map(Self::sub).collect();
+        let mut query =
+            json!({"start": self.start, "end": self.end, "msResolution": self.ms, "queries": subs});
+        if let Some(zone) = self.zone {
+            query["timezone"] = json!(zone);
+        }
+        query
+    }
+
+    fn sub(&self) -> Value {
         let mut sub =
             json!({"metric": self.metric, "aggregator": self.aggregator, "explicitTags": self.explicit});
         if let Some(downsample) = &self.downsample {
@@ -177,20 +204,17 @@ impl Query {
             sub["rateOptions"] =
                 json!({"counter": counter, "counterMax": max, "resetValue": reset, "dropResets": drop});
         }
-        let filters: Vec<Value> = self.filters.iter().map(Filter::object).collect();
-        if self.filters.iter().all(|filter| filter.groups) && self.explicit == self.ms {
-            let tags: Map<String, Value> =
-                self.filters.iter().map(|filter| (filter.tag.to_owned(), json!(filter.short()))).collect();
-            sub["tags"] = json!(tags);
-        } else {
-            sub["filters"] = json!(filters);
+        // Tags always group.
+        let (tags, filters): (Vec<&Filter>, Vec<&Filter>) =
+            self.filters.iter().partition(|filter| self.has_tags && filter.groups);
+        if !tags.is_empty() {
+            let tags = tags.into_iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
+            sub["tags"] = json!(tags.collect::<Map<String, Value>>());
         }
-        let mut query =
-            json!({"start": self.start, "end": self.end, "msResolution": self.ms, "queries": [sub]});
-        if let Some(zone) = self.zone {
-            query["timezone"] = json!(zone);
+        if !filters.is_empty() {
+            sub["filters"] = filters.into_iter().map(Filter::object).collect();
         }
-        query
+        sub
     }
 
     fn m(&self) -> String {

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use crate::admin;
 use crate::admin::access::Access;
 use crate::admin::guard::{is_this_machine, name_of_host, of_other_site};
+use crate::client::Client;
 use crate::config::{PageConfig, StatusAccess};
 use crate::error::plain;
-use crate::server::Client;
 use crate::state::Api;
 use crate::status::{CostSource, RuleTester, StatusHandles, StatusSource};
 

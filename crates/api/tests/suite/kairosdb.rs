@@ -93,6 +93,11 @@ async fn methods_and_slashes() {
             assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}{slash}");
         }
     }
+    // The error has the form of the protocol.
+    let kairosdb = ask(&server, "PUT", "/api/v1/datapoints/query", "").await;
+    assert!(kairosdb.json()["errors"][0].is_string(), "{}", kairosdb.text());
+    let opentsdb = ask(&server, "PUT", "/api/query", "").await;
+    assert_eq!((opentsdb.status, &opentsdb.json()["error"]["code"]), (405, &json!(405)));
     let version = server.get("/api/v1/version/").await.json();
     assert!(version["version"].as_str().is_some_and(|text| text.starts_with("KairosDB")), "{version}");
     assert_eq!(server.get("/api/v1/health").await.status, 404);

@@ -258,7 +258,9 @@ async fn what_keeps_a_port_closed_is_named() {
     let taken = default().await;
     let config = Config { listen: taken.address.to_string(), ..Config::default() };
     let error = Server::bind(&config, &handles).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot listen on {}", taken.address));
+    let error = error.to_string();
+    assert!(error.starts_with(&format!("cannot listen on {}: ", taken.address)), "{error}");
+    assert!(error.ends_with("; stop the program that uses this port, or set another port"), "{error}");
 
     let listen = "127.0.0.1:0".to_owned();
     let tls = TlsConfig { cert: file("localhost.key"), key: file("localhost.key") };

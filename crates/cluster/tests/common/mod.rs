@@ -84,10 +84,12 @@ pub(crate) struct FakeOutbox {
     pub(crate) resent: AtomicU64,
     /// While `true`, rows cannot be sent again.
     pub(crate) is_broken: AtomicBool,
-    /// Up to when rows may expire, in milliseconds since the epoch.
+    /// Up to when rows may expire, in milliseconds of the steady clock.
     pub(crate) released_ms: AtomicI64,
     /// The last timestamp of a row, in microseconds since the epoch.
     pub(crate) last_us: AtomicI64,
+    /// Whether the servers are said to keep a commit log.
+    pub(crate) is_durable: AtomicBool,
 }
 
 impl RowTimestamps for FakeOutbox {
@@ -105,7 +107,9 @@ impl Outbox for FakeOutbox {
         Ok(1)
     }
 
-    fn set_durable(&self, _is_durable: bool) {}
+    fn set_durable(&self, is_durable: bool) {
+        self.is_durable.store(is_durable, Ordering::Relaxed);
+    }
 
     fn release(&self, until_ms: i64) {
         self.released_ms.store(until_ms, Ordering::Relaxed);

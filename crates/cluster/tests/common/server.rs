@@ -221,6 +221,12 @@ impl SharedStore for Connection {
         self.server.names_restarts.load(Ordering::Relaxed)
     }
 
+    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
+        self.ask()?;
+        let schema = self.server.schema.lock().unwrap();
+        Ok(Some(schema.keeps_commit_log).filter(|_| schema.fatal.is_empty()))
+    }
+
     async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
         self.ask()?;
         self.server.checks.fetch_add(1, Ordering::Relaxed);

@@ -59,20 +59,19 @@ fn creates(caches: &[&Instance], draft: &mut Draft<'_>) {
         // Without the key, carbon has no limit.
         let Some(key) = instance.text("MAX_CREATES_PER_MINUTE") else { return };
         match parse::number_or_inf(&key.value) {
-            Some(Some(0)) => {
-                return draft
-                    .no_equivalent(key.at(), "a daemon that creates no metric at all is not offered");
-            }
-            Some(Some(number)) => total = total.saturating_add(number),
+            Some(Some(number @ 0..)) => total = total.saturating_add(number),
             Some(None) => {
                 return draft.set("engine.max_creates_per_minute", Value::Number(0), key.at());
             }
-            None => return draft.error(key.at(), format!("{:?} is no number", key.value)),
+            _ => return draft.error(key.at(), format!("{:?} is no number from 0 on", key.value)),
         }
         from = from.or(Some(key));
     }
-    if let Some(key) = from {
-        draft.set("engine.max_creates_per_minute", Value::Number(total), key.at());
+    match from {
+        // Carbon creates nothing then; our 0 is no limit.
+        Some(key) if total == 0 => draft.text("engine.max_creates_per_minute", "none", key.at()),
+        Some(key) => draft.set("engine.max_creates_per_minute", Value::Number(total), key.at()),
+        None => {}
     }
 }
 

@@ -30,6 +30,16 @@ pub(crate) struct Part {
     pub(crate) stages: Vec<(usize, Range<u32>)>,
     /// The open windows are found too.
     pub(crate) with_open: bool,
+    /// What is read: a range of each old stage, then one of each of its new stages.
+    pub(crate) ranges: Vec<SlotRange>,
+}
+
+impl Part {
+    /// The slots that are read and filled.
+    pub(crate) fn size(&self) -> u64 {
+        let read: u64 = self.ranges.iter().map(|range| u64::from(range.until - range.from)).sum();
+        read + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
+    }
 }
 
 /// The result for some slots of a new stage.
@@ -86,44 +96,37 @@ impl Change<'_> {
     pub(crate) fn parts(&self) -> Vec<Part> {
         let due = (0..=self.new.coarse()).filter(|stage| !self.is_kept(*stage));
         let due = due.map(|stage| (stage, self.slots(stage))).filter(|(_, slots)| !slots.is_empty());
-        let whole = Part { stages: due.collect(), with_open: true };
-        if self.size(&whole) <= READ_SLOTS {
+        let whole = self.part(due.collect(), true);
+        if whole.size() <= READ_SLOTS {
             return vec![whole];
         }
-        let mut parts = vec![Part { stages: Vec::new(), with_open: true }];
+        let mut parts = vec![self.part(Vec::new(), true)];
         for (stage, mut slots) in whole.stages {
             while !slots.is_empty() {
                 let part = slots.start..self.part_end(stage, &slots);
                 slots.start = part.end;
-                parts.push(Part { stages: vec![(stage, part)], with_open: false });
+                parts.push(self.part(vec![(stage, part)], false));
             }
         }
         parts
     }
 
-    /// The slots that are read and filled for a part.
-    fn size(&self, part: &Part) -> u64 {
-        let read: u64 = self.ranges(part).iter().map(|range| u64::from(range.until - range.from)).sum();
-        read + part.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
-    }
-
-    /// What is read for a part: a range of each old stage, then one of each of its new stages.
-    pub(crate) fn ranges(&self, part: &Part) -> Vec<SlotRange> {
+    fn part(&self, stages: Vec<(usize, Range<u32>)>, with_open: bool) -> Part {
         let old = self.old().config.retention.stages().len();
         let mut ranges: Vec<SlotRange> =
             (0..old).map(|at| self.old().range(self.head.id, at, 0, 0)).collect();
-        let mut own = Vec::with_capacity(part.stages.len());
-        for (stage, slots) in &part.stages {
+        let mut own = Vec::with_capacity(stages.len());
+        for (stage, slots) in &stages {
             let mut reads = self.reads(*stage, slots);
             own.extend(reads.pop());
             ranges.iter_mut().zip(reads).for_each(|(range, read)| *range = hull(*range, read));
         }
-        for stage in (1..=self.new.coarse()).filter(|stage| part.with_open && self.folds_open(*stage)) {
+        for stage in (1..=self.new.coarse()).filter(|stage| with_open && self.folds_open(*stage)) {
             let (at, read) = self.open_read(stage);
             ranges[at] = hull(ranges[at], read);
         }
         ranges.extend(own);
-        ranges
+        Part { stages, with_open, ranges }
     }
 
     /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that no window
@@ -170,7 +173,7 @@ impl Change<'_> {
         if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
     }
 
-    /// The values of these slots of a new stage, from what [`Change::ranges`] asks for: `sources` are the old stages, and
+    /// The values of these slots of a new stage, from what was read for the part: `sources` are the old stages, and
     /// `own` is what the new one has.
     pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Filled {
         let slots = &self.known_part(stage, slots, sources, own);

@@ -18,8 +18,8 @@ struct Group {
     request: ReadRequest,
     /// Number of slots in the request, and number of slots to fill.
     slots: u64,
-    /// For each part, the position of its metric, the part, and how many ranges of the request belong to it.
-    parts: Vec<(usize, Part, usize)>,
+    /// The parts, each with the position of its metric.
+    parts: Vec<(usize, Part)>,
 }
 
 /// What was filled and is not in the store yet.
@@ -36,10 +36,10 @@ impl Group {
         Self { request, slots: 0, parts: Vec::new() }
     }
 
-    fn add(&mut self, place: usize, part: Part, ranges: Vec<SlotRange>, slots: u64) {
-        self.slots += slots;
-        self.parts.push((place, part, ranges.len()));
-        self.request.ranges.extend(ranges);
+    fn add(&mut self, place: usize, part: Part) {
+        self.slots += part.size();
+        self.request.ranges.extend_from_slice(&part.ranges);
+        self.parts.push((place, part));
     }
 }
 
@@ -51,14 +51,13 @@ impl Engine {
             if works[place].is_light() {
                 continue;
             }
-            for (part, ranges) in planned(&works[place], now) {
-                let read: u64 = ranges.iter().map(|range| u64::from(range.until - range.from)).sum();
-                let slots = read + part.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>();
-                if !group.parts.is_empty() && group.slots + slots > READ_SLOTS {
+            let parts = works[place].change(now).parts();
+            for part in parts {
+                if !group.parts.is_empty() && group.slots + part.size() > READ_SLOTS {
                     let full = std::mem::replace(&mut group, Group::new());
                     self.fill_group(works, full, now, &mut pending).await?;
                 }
-                group.add(place, part, ranges, slots);
+                group.add(place, part);
             }
         }
         self.fill_group(works, group, now, &mut pending).await?;
@@ -77,8 +76,8 @@ impl Engine {
         let read: Vec<Stored> =
             ranges.zip(columns).map(|(range, column)| Stored { from: range.from, column }).collect();
         let mut read = read.into_iter();
-        for (place, part, count) in group.parts {
-            let sources: Vec<Stored> = read.by_ref().take(count).collect();
+        for (place, part) in group.parts {
+            let sources: Vec<Stored> = read.by_ref().take(part.ranges.len()).collect();
             fill_part(&mut works[place], &part, &sources, now, pending);
             if pending.rows.values.len() + pending.gone.len() >= COMMIT_SLOTS {
                 self.store_filled(pending).await?;
@@ -101,16 +100,6 @@ impl Engine {
         points.subtract_other_writers(&mut rows).await?;
         self.commit_history(FlushBatch { rows, ..FlushBatch::default() }).await
     }
-}
-
-/// The parts of a metric, each with the ranges to read for it.
-fn planned(work: &Work, now: i64) -> Vec<(Part, Vec<SlotRange>)> {
-    let change = work.change(now);
-    let with_ranges = |part: Part| {
-        let ranges = change.ranges(&part);
-        (part, ranges)
-    };
-    change.parts().into_iter().map(with_ranges).collect()
 }
 
 fn fill_part(work: &mut Work, part: &Part, sources: &[Stored], now: i64, pending: &mut Pending) {

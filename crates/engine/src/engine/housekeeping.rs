@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Engine, Inner};
-use crate::memory::{Ceiling, Sample};
+use crate::memory::{Ceiling, Progress, Quiet, Sample};
 use crate::quotas::QuotaWatch;
 use crate::recover::StartError;
 use crate::refusals::Refusals;
@@ -16,12 +16,17 @@ use crate::worker::ShardGauges;
 
 impl Engine {
     /// Starts a thread that compares memory with its ceiling until the shards end. The runtime is not used for
-    /// it, because the pause between two measurements has to be short even when the runtime is busy.
+    /// it, because the pause between two measurements has to be short even when the runtime is busy. While nothing
+    /// happens, most measurements are left out.
     pub(super) fn watch_memory(&self) -> Result<(), StartError> {
         let parts = &self.0.parts;
+        if self.0.config.memory_max.0 == 0 {
+            return Ok(());
+        }
         let mut ceiling =
             Ceiling::new(self.0.config.memory_max.0, parts.memory_reserved, parts.conditions.clone());
         let mut pause = self.0.update_memory_limit(&mut ceiling);
+        let mut quiet = Quiet::default();
         let inner = Arc::downgrade(&self.0);
         self.spawn("memory", move || {
             loop {
@@ -30,7 +35,9 @@ impl Engine {
                 if inner.workers.iter().all(mpsc::Sender::is_closed) {
                     return;
                 }
-                pause = inner.update_memory_limit(&mut ceiling);
+                if quiet.needs_measurement(&ceiling, inner.progress()) {
+                    pause = inner.update_memory_limit(&mut ceiling);
+                }
             }
         })
     }
@@ -116,7 +123,10 @@ impl Engine {
         }
         // Without its name a state row could not be told from that of a deleted metric.
         if let Err(error) = inner.parts.metadata.sync_names().await {
-            tracing::warn!(%error, "failed to sync the names, so no journal segment is dropped; retrying in 20 s");
+            tracing::warn!(
+                %error,
+                "new names cannot be synced to disk, so the journal keeps its files and grows; retrying in 20 s"
+            );
             return;
         }
         let done = tokio::task::spawn_blocking(move || {
@@ -124,12 +134,25 @@ impl Engine {
             inner.parts.journal.drop_before(needed).map(|_| ()).map_err(|e| e.to_string())
         });
         if let Ok(Err(error)) = done.await {
-            tracing::warn!(error, "failed to drop journal segments; retrying in 20 s");
+            tracing::warn!(
+                error,
+                "journal files whose points are stored cannot be removed, so the journal grows; retrying in 20 s"
+            );
         }
     }
 }
 
 impl Inner {
+    fn progress(&self) -> Progress {
+        let applied = self.gauges.iter().map(|shard| shard.applied.load(Ordering::Relaxed)).sum();
+        Progress {
+            received: self.stats.received.get(),
+            applied,
+            begun: self.allowance.taken(),
+            created: self.stats.created.get(),
+        }
+    }
+
     fn update_memory_limit(&self, ceiling: &mut Ceiling) -> Duration {
         let sum = |what: fn(&ShardGauges) -> u64| self.gauges.iter().map(|s| what(s)).sum::<u64>();
         let applied = sum(|s| s.applied.load(Ordering::Relaxed));

@@ -8,14 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use plumbago_index::Index;
 use plumbago_journal::Journal;
-use plumbago_model::{Clock, MetricConfig, PointBatch};
-use plumbago_store::{FetchError, FlushStore, MetadataStore, MetricMeta, PointStore};
+use plumbago_model::Clock;
+use plumbago_store::{FetchError, FlushStore, MetadataStore, PointStore};
 use plumbago_telemetry::{Conditions, Damage, Registry};
-use tokio::sync::mpsc::Permit;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
@@ -29,7 +27,6 @@ use crate::router::{NameHash, Router, ShardBatch};
 use crate::shard::Shard;
 use crate::shard::creation::ConfigFor;
 use crate::shard::crowded::CrowdedMetrics;
-use crate::shard::live::Adopted;
 use crate::shard::read::HeadQuery;
 use crate::stats::{Stats, store_call};
 use crate::worker::create::Creates;
@@ -40,6 +37,8 @@ mod activity;
 mod histories;
 mod housekeeping;
 mod limits;
+mod metrics;
+mod push;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -191,67 +190,6 @@ impl Engine {
         Ok(start.report)
     }
 
-    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the points of the
-    /// other shards are queued at once. Returns `false` when the engine is shutting down: the points that are not
-    /// queued by then are dropped.
-    pub async fn push(&self, batch: PointBatch) -> bool {
-        if *self.0.paused.borrow() {
-            // The sender of this channel lives as long as the engine.
-            let _ = self.0.paused.subscribe().wait_for(|paused| !paused).await;
-        }
-        let routed = self.0.router.route(&batch);
-        let batch = Arc::new(batch);
-        let mut full = Vec::new();
-        for (shard, entries) in routed {
-            let share = ShardBatch { batch: Arc::clone(&batch), entries };
-            match self.0.queues[shard].try_reserve() {
-                Ok(permit) => self.send(permit, share),
-                Err(TrySendError::Full(())) => full.push(self.send_when_free(shard, share)),
-                Err(TrySendError::Closed(())) => return false,
-            }
-        }
-        full.is_empty() || join_all(full).await.into_iter().all(|sent| sent)
-    }
-
-    async fn send_when_free(&self, shard: usize, share: ShardBatch) -> bool {
-        match self.0.queues[shard].reserve().await {
-            Ok(permit) => {
-                self.send(permit, share);
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
-    fn send(&self, permit: Permit<'_, ShardBatch>, share: ShardBatch) {
-        self.0.stats.received.add(share.entries.len() as u64);
-        permit.send(share);
-    }
-
-    /// Queues a batch for the shards that own its metrics, without waiting.
-    ///
-    /// # Errors
-    /// Gives the whole batch back when the queue of one of these shards is full, or when the engine is
-    /// shutting down.
-    pub fn try_push(&self, batch: PointBatch) -> Result<(), PointBatch> {
-        if *self.0.paused.borrow() {
-            return Err(batch);
-        }
-        let routed = self.0.router.route(&batch);
-        let mut permits = Vec::with_capacity(routed.len());
-        for (shard, _) in &routed {
-            match self.0.queues[*shard].try_reserve() {
-                Ok(permit) => permits.push(permit),
-                Err(_) => return Err(batch),
-            }
-        }
-        let batch = Arc::new(batch);
-        for (permit, (_, entries)) in permits.into_iter().zip(routed) {
-            self.send(permit, ShardBatch { batch: Arc::clone(&batch), entries });
-        }
-        Ok(())
-    }
-
     /// Returns a reader of points that asks neither peers nor the metadata store.
     pub fn reader(&self) -> Reader {
         Reader::new(
@@ -260,82 +198,6 @@ impl Engine {
             Arc::clone(&self.0.parts.points),
             store_call(&self.0.parts.registry, "read"),
         )
-    }
-
-    /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has stay as they
-    /// are, but adopt a new configuration if it can read what is stored.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
-        let mut shares: Vec<Vec<Adopted>> = self.0.workers.iter().map(|_| Vec::new()).collect();
-        for metric in metrics {
-            let hash = self.0.router.hash(&metric.name);
-            let places = self.quotas().places(&metric.name);
-            let adopted = Adopted { hash, id: metric.id(), config: Arc::clone(&metric.config), places };
-            shares[self.0.router.shard(&hash)].push(adopted);
-        }
-        let shares = self.0.workers.iter().zip(shares).filter(|(_, share)| !share.is_empty());
-        let sent = shares.map(|(shard, share)| async {
-            shard.send(ShardCommand::Adopt(share)).await.map_err(|_| FetchError::Stopping)
-        });
-        try_join_all(sent).await?;
-        self.0.parts.index.insert(metrics.iter().map(|metric| metric.name.as_str()));
-        Ok(())
-    }
-
-    /// Returns for each name whether the engine has the metric.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn contains(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
-        self.ask_each(names, ShardCommand::Contains).await
-    }
-
-    /// Returns for each metric whether it got a point since `since` (seconds since the epoch), holds one that
-    /// is not stored, or is being created.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
-        self.ask_each(names, |hashes, answer| ShardCommand::AreWritten(hashes, since, answer)).await
-    }
-
-    /// Returns for each metric the time (seconds since the epoch) before which its windows are closed: the
-    /// engine stores none of them again, except for late points.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, FetchError> {
-        self.ask_each(names, ShardCommand::ClosedUntil).await
-    }
-
-    /// Removes metrics without a point since `since` (seconds since the epoch) from heads and index; the
-    /// stores keep them. A metric with points that are not stored stays. Returns for each name whether the
-    /// engine no longer has it.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
-        let index = &self.0.parts.index;
-        // Remove the name from the index first: a point that arrives after the head was removed adds it again.
-        let listed: Vec<bool> = names.iter().map(|name| index.remove(name)).collect();
-        let forgotten =
-            self.ask_each(names, |hashes, answer| ShardCommand::Forget(hashes, since, answer)).await;
-        let stays = |at: &usize| listed[*at] && forgotten.as_ref().map_or(true, |forgotten| !forgotten[*at]);
-        index.insert((0..names.len()).filter(stays).map(|at| names[at]));
-        forgotten
-    }
-
-    /// The settings that the heads of these metrics have; `None` for a metric without a head.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub(crate) async fn settings_of(
-        &self,
-        names: &[&str],
-    ) -> Result<Vec<Option<Arc<MetricConfig>>>, FetchError> {
-        self.ask_each(names, ShardCommand::Settings).await
     }
 
     /// True once a stop has given up on the store.
@@ -358,37 +220,6 @@ impl Engine {
 
     pub(crate) fn allowance(&self) -> &Allowance {
         &self.0.allowance
-    }
-
-    /// Begins to delete whole metrics: drops the points in memory, which count as rejected (`deleted`), and writes the
-    /// removal to the journal. Returns for each name whether the deletion has begun; for the others the caller tries
-    /// again in a moment. Points that arrive later create a new metric. None of its points go to the stores before
-    /// [`Engine::end_deletions`], so every deletion that has begun must be ended.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn begin_deletions(&self, names: &[&str]) -> Result<Vec<bool>, FetchError> {
-        self.apply_queued().await?;
-        let begun = self.ask_each(names, ShardCommand::BeginDeletions).await?;
-        // A new metric of the same name is added to the index only after the deletion has ended.
-        for (name, _) in names.iter().zip(&begun).filter(|(_, begun)| **begun) {
-            self.0.parts.index.remove(name);
-        }
-        let journal = self.0.parts.journal.clone();
-        let synced = tokio::task::spawn_blocking(move || journal.sync()).await;
-        if let Ok(Err(error)) = synced {
-            let error: &(dyn std::error::Error + 'static) = &error;
-            tracing::warn!(error, "cannot sync the removal of metrics; a power cut may bring them back");
-        }
-        Ok(begun)
-    }
-
-    /// Ends deletions that have begun: metrics of the same names that got points meanwhile are created now.
-    ///
-    /// # Errors
-    /// [`FetchError::Stopping`] when the engine was stopped.
-    pub async fn end_deletions(&self, names: &[&str]) -> Result<(), FetchError> {
-        self.ask_each(names, ShardCommand::EndDeletions).await.map(|_| ())
     }
 
     /// Waits until the points that are queued now are applied.
@@ -501,7 +332,8 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot write down how many points the state rows hold: nothing is lost, but if these rows are damaged later, a \
+                 start cannot say how many points that costs"
             );
         }
         self.sync_and_drop().await;

@@ -21,6 +21,7 @@ mod late;
 mod quotas;
 mod ranges;
 mod settings;
+mod weights;
 
 const START: i64 = 1_700_000_000;
 /// A timeout for stops that must complete.
@@ -239,6 +240,26 @@ async fn a_shard_that_is_stuck_delays_no_points_and_reads_of_others() {
     assert!(push.await.unwrap());
     let ledger = world.stop(engine).await;
     assert_eq!((ledger.received, ledger.missing()), (queued + 31, 0));
+}
+
+/// Nothing else says why new metrics do not appear while points of known ones are stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_metrics_that_cannot_be_written_are_a_condition() {
+    let world = World::new();
+    let (engine, _) = world.start().await;
+    let conditions = &engine.0.parts.conditions;
+    let all = names(&engine, "m", 0, 1);
+    world.faults.set_down(true);
+    assert!(engine.push(batch(&all, START, 1.0)).await);
+    while !conditions.contains("new_metrics") {
+        tokio::task::yield_now().await;
+    }
+    world.faults.set_down(false);
+    while conditions.contains("new_metrics") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(values(&engine, &all, 10).await, [[1.0]]);
+    world.stop(engine).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -101,7 +101,8 @@ impl Engine {
         }
         let metadata = Arc::clone(&inner.parts.metadata);
         let index = Arc::clone(&inner.parts.index);
-        tokio::spawn(create::run(new_metrics, metadata, index, inner.workers.clone(), inner.stats.clone()));
+        let report = (inner.stats.clone(), inner.parts.conditions.clone());
+        tokio::spawn(create::run(new_metrics, metadata, index, inner.workers.clone(), report));
         Ok(())
     }
 

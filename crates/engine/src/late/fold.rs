@@ -34,7 +34,7 @@ impl Fold {
         }
         match self {
             Self::Slots(window) => method.fold(window, slot.value),
-            Self::Windows(window) => *window = method.merge(*window, slot),
+            Self::Windows(window) => method.fold_window(window, slot),
             Self::AllSlots(values) => values.push(slot.value),
             Self::AllWindows(windows) => windows.push(slot),
         }

@@ -214,7 +214,7 @@ impl Subject<'_> {
         let mut folded = fold.end(method);
         if edge.state == EdgeState::Open && source > 0 {
             has_source |= self.head.open[source - 1].count > 0;
-            folded = method.merge(folded, plan.open[source - 1]);
+            method.fold_window(&mut folded, plan.open[source - 1]);
         }
         has_source.then_some(folded)
     }

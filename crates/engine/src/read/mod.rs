@@ -15,7 +15,7 @@ use futures::future::try_join_all;
 use plumbago_model::{Aggregation, Series, Window};
 use plumbago_store::{
     Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, PeerRows, Peers, PointStore, Provenance,
-    ReadRequest, RowCount, SeriesSource, SlotRange, StoreError, pending_by_range,
+    ReadRequest, RowCount, SeriesSource, SlotRange, StoreError, Weighted, pending_by_range,
 };
 use plumbago_telemetry::Histogram;
 use tokio::sync::mpsc;
@@ -196,16 +196,28 @@ impl SeriesSource for Reader {
         let series = |part: Part| {
             let Part { name, answer, mut column, first_window } = part;
             let values = merge(&answer, &mut column, first_window);
-            let step = answer.layout.stage(answer.stage).resolution;
-            let start = i64::from(answer.slots.0) * i64::from(step);
-            Series { name, start, step, values }
+            series_of(name, &answer, values)
         };
         Ok(self.gather(request).await?.0.into_iter().map(series).collect())
+    }
+
+    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
+        let weighted = |part: Part| {
+            let Part { name, answer, mut column, first_window } = part;
+            let (values, weights) = weighed(&answer, &mut column, first_window);
+            Weighted { series: series_of(name, &answer, values), weights }
+        };
+        Ok(self.gather(request).await?.0.into_iter().map(weighted).collect())
     }
 
     async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
         self.provenance(request).await
     }
+}
+
+fn series_of(name: Arc<str>, answer: &HeadAnswer, values: Vec<f64>) -> Series {
+    let step = answer.layout.stage(answer.stage).resolution;
+    Series { name, start: i64::from(answer.slots.0) * i64::from(step), step, values }
 }
 
 /// The slots to read from the store for an answer.
@@ -231,6 +243,29 @@ pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Opti
     }
     column.merge_writers(answer.layout.config.aggregation);
     finish(answer, column)
+}
+
+/// Like [`merge`], but xFilesFactor hides no value, and each value of a coarse stage comes with the sum and the number
+/// of its points.
+fn weighed(
+    answer: &HeadAnswer,
+    column: &mut Column,
+    first_window: Option<Column>,
+) -> (Vec<f64>, Vec<(f64, u32)>) {
+    if answer.stage == 0 {
+        return (merge(answer, column, first_window), Vec::new());
+    }
+    overlay(answer, column, first_window);
+    let method = answer.layout.config.aggregation;
+    column.merge_writers(method);
+    let slots = answer.layout.per[answer.stage - 1];
+    let windows = column.values.iter().zip(&column.counts);
+    let weighed = |(value, count): (&f64, &RowCount)| {
+        let window = Window { value: *value, count: count.of_window() };
+        let sum = if window.count == 0 { 0.0 } else { method.sum_of(window) };
+        (method.finish(window, slots), (sum, window.count))
+    };
+    windows.map(weighed).unzip()
 }
 
 /// Replaces stored slots by those of the head.

@@ -288,7 +288,9 @@ impl Shard {
                     None => continue,
                     Some(OpenPart::Folded(0, known)) => *known,
                     Some(OpenPart::Folded(source, known)) => {
-                        method.merge(*known, self.windows[head.windows + *source as u32 - 1])
+                        let mut whole = *known;
+                        method.fold_window(&mut whole, self.windows[head.windows + *source as u32 - 1]);
+                        whole
                     }
                     Some(OpenPart::Changed(values)) => changed(method, self.windows[at], values),
                 };

@@ -7,6 +7,10 @@ use super::flush::Extent;
 use crate::shard::head_state::mark;
 use crate::shard::jobs::Flushes;
 
+/// A metric whose oldest unflushed point is in the current journal segment or in the one before still gets points, however
+/// old they are: a relay may be sending what it kept during an outage.
+const FRESH_SEGMENTS: u32 = 2;
+
 /// The progress of a sweep.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
@@ -70,7 +74,9 @@ impl Shard {
         };
         // A head usually covers this many seconds, so a metric with few points must not count as idle earlier.
         let span = i64::from(self.blocks.raw_slots + super::ALLOWANCE) * resolution;
-        let is_idle = head.is(mark::PLACED) && now - i64::from(head.newest) * resolution > idle_after + span;
+        let is_fresh = head.segment != 0 && segment.saturating_sub(head.segment) < FRESH_SEGMENTS;
+        let is_old = head.is(mark::PLACED) && now - i64::from(head.newest) * resolution > idle_after + span;
+        let is_idle = is_old && (!is_fresh || layout.config.aggregation.needs_all_slots());
         if is_idle && (!head.is_empty() || head.segment != 0) {
             self.build(at, Extent::All { now }, segment, flushes);
         } else if head.segment != 0 && segment.saturating_sub(head.segment) >= self.limits.checkpoint_segments
@@ -105,5 +111,33 @@ impl Shard {
         self.sweep.needed_from = self.sweep.oldest.min(self.sweep.started_in);
         self.sweep.next = 0;
         self.sweep.is_over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plumbago_model::{MetricConfig, PointBatch};
+
+    use crate::bench::BenchShard;
+
+    #[test]
+    fn points_that_a_relay_kept_for_hours_are_not_late_when_they_come_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = MetricConfig {
+            retention: "60s:7d,1h:1y".parse().unwrap(),
+            aggregation: "sum".parse().unwrap(),
+            x_files_factor: 0.0,
+        };
+        let mut shard = BenchShard::new(dir.path(), config).unwrap();
+        let now = 1_700_000_000;
+        for minute in 0..1000 {
+            let mut batch = PointBatch::default();
+            for metric in 0..10 {
+                batch.push(&format!("a.{metric}"), (now - 60_000 + 60 * minute) as u32, 1.0);
+            }
+            shard.apply(batch, now);
+            shard.sweep(now);
+            assert!(shard.has_no_late_points(), "minute {minute}");
+        }
     }
 }

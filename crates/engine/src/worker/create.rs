@@ -8,7 +8,7 @@ use std::time::Duration;
 use plumbago_index::Index;
 use plumbago_model::MetricConfig;
 use plumbago_store::{MetadataStore, MetricMeta};
-use plumbago_telemetry::Throttle;
+use plumbago_telemetry::{Conditions, Throttle, with_causes};
 use tokio::sync::mpsc;
 
 use crate::config::CreateLimit;
@@ -19,6 +19,11 @@ use crate::refusal::NameCheck;
 use crate::shard::creation::{ConfigFor, CreateGate, NewMetric};
 use crate::stats::{Reject, Stats};
 use crate::worker::ShardCommand;
+
+/// The condition while new metrics cannot be written to the metadata store.
+pub(crate) const UNWRITTEN: &str = "new_metrics";
+/// It begins after so many failures in a row, which is after about three seconds.
+const FAILURES_MAX: u32 = 6;
 
 /// Metrics in one call of the metadata store.
 const BATCH: usize = 1000;
@@ -133,6 +138,11 @@ impl Gate {
         Self { shared, queue, shard, overflow }
     }
 
+    /// True if all metrics are queued.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.overflow.is_empty()
+    }
+
     /// Queues metrics for which there was no room before.
     pub(crate) fn drain(&mut self) {
         while let Some(metric) = self.overflow.pop() {
@@ -196,7 +206,7 @@ pub(crate) async fn run(
     metadata: Arc<dyn MetadataStore>,
     index: Arc<Index>,
     shards: Vec<mpsc::Sender<ShardCommand>>,
-    stats: Stats,
+    (stats, conditions): (Stats, Conditions),
 ) {
     let mut batch = Vec::with_capacity(BATCH);
     while queue.recv_many(&mut batch, BATCH).await > 0 {
@@ -208,7 +218,7 @@ pub(crate) async fn run(
                 created_on: m.created_on,
             })
             .collect();
-        create(&*metadata, &metrics, &stats).await;
+        create(&*metadata, &metrics, &stats, &conditions).await;
         index.insert(metrics.iter().map(|m| m.name.as_str()));
         stats.created.add(metrics.len() as u64);
         for (shard, control) in shards.iter().enumerate() {
@@ -222,11 +232,27 @@ pub(crate) async fn run(
 }
 
 /// Creates metrics in the metadata store, and retries until it succeeds.
-async fn create(metadata: &dyn MetadataStore, metrics: &[MetricMeta], stats: &Stats) {
+async fn create(
+    metadata: &dyn MetadataStore,
+    metrics: &[MetricMeta],
+    stats: &Stats,
+    conditions: &Conditions,
+) {
     static FAILED: Throttle = Throttle::new(60_000);
-    let mut pause = Duration::from_millis(50);
+    let (mut pause, mut failures) = (Duration::from_millis(50), 0);
     while let Err(error) = metadata.create(metrics).await {
         stats.retries.add(1);
+        failures += 1;
+        if failures >= FAILURES_MAX {
+            let why = with_causes(&error);
+            conditions.begin(
+                UNWRITTEN,
+                format!(
+                    "new metrics cannot be written to the table of names, and writing is retried; their points are \
+                     kept, and known metrics go on: {why}"
+                ),
+            );
+        }
         if let Some(suppressed) = FAILED.pass_now() {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -237,6 +263,9 @@ async fn create(metadata: &dyn MetadataStore, metrics: &[MetricMeta], stats: &St
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
+    }
+    if failures >= FAILURES_MAX {
+        conditions.end(UNWRITTEN);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::shard::jobs::{Flushes, Job};
 const FLUSH_METRICS: usize = 1000;
 /// Due metrics are collected up to this many, or for a second, so that they can be sorted by id.
 const DUE_METRICS: usize = 32_768;
-/// A sweep over all metrics takes about this many ticks.
+/// A sweep over all metrics takes about this many ticks of a busy worker.
 const SWEEP_TICKS: u32 = 6000;
 
 impl ShardWorker {
@@ -45,7 +45,10 @@ impl ShardWorker {
             0 => SWEEP_TICKS,
             ticks => ticks.min(SWEEP_TICKS),
         };
-        let heads = (self.shard.len() as u32 / ticks).clamp(64, 4 * FLUSH_METRICS as u32);
+        // A tick after a longer pause goes further, so that the sweep takes no longer.
+        let pauses = (self.state.pause.as_millis() / WRITE_OUT.as_millis()) as u32;
+        let heads = (self.shard.len() as u32 / ticks).max(64).saturating_mul(pauses);
+        let heads = heads.min(4 * FLUSH_METRICS as u32);
         let mut flushes = Flushes::default();
         self.shard.sweep(heads, self.writer.segment(), now, &mut flushes);
         flushes.into_jobs().for_each(|job| self.send(job));

@@ -26,6 +26,10 @@ use crate::shard::{ApplyContext, ApplyStop, Shard};
 
 /// Journal frames are written out at least this often.
 pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
+/// Pause between two ticks of a worker that has nothing to do.
+const QUIET_PAUSE: Duration = Duration::from_millis(100);
+/// A worker to which nothing has come for this long may be quiet.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of the journal that a tick reads again, about.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
 /// How long a read waits for late points that are on their way to the store.
@@ -56,6 +60,11 @@ pub(crate) struct ShardWorker {
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(super) written_out: Instant,
+    /// When the last command or batch came.
+    active: Instant,
+    ticked: Instant,
+    /// Pause before the next tick, or before the one that is running.
+    pub(super) pause: Duration,
     /// The time since which some metric is due while none is being flushed.
     pub(super) due_since: Option<Instant>,
     /// A batch that was applied only in part, and the first entry that is left.
@@ -97,6 +106,9 @@ impl Default for Progress {
     fn default() -> Self {
         Self {
             written_out: Instant::now(),
+            active: Instant::now(),
+            ticked: Instant::now(),
+            pause: WRITE_OUT,
             due_since: None,
             unapplied: None,
             throttle: Throttle::new(10_000),
@@ -117,22 +129,22 @@ impl Default for Progress {
 impl ShardWorker {
     /// Runs until a stop is complete or the engine is dropped.
     pub(crate) async fn run(mut self) {
-        let mut tick = tokio::time::interval(WRITE_OUT);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let tick = tokio::time::sleep(Duration::ZERO);
+        tokio::pin!(tick);
         loop {
             let takes_points = self.state.unapplied.is_none() && !self.state.drained;
-            tokio::select! {
+            let comes = tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(command) => self.handle(command),
+                    Some(command) => { self.handle(command); true }
                     None => return,
                 },
-                _ = tick.tick() => self.tick(),
+                () = &mut tick => { self.tick(); false }
                 batch = self.points.recv(), if takes_points => match batch {
-                    Some(batch) => self.take_next(batch),
+                    Some(batch) => { self.take_next(batch); true }
                     None => return,
                 },
-            }
+            };
             if self.state.written_out.elapsed() >= WRITE_OUT {
                 self.write_out();
             }
@@ -140,7 +152,38 @@ impl ShardWorker {
             if self.end_if_stopped() {
                 return;
             }
+            let next: tokio::time::Instant = self.next_tick(comes).into();
+            if tick.deadline() != next {
+                tick.as_mut().reset(next);
+            }
         }
+    }
+
+    /// When the next tick is due. `comes`: a command or a batch was just handled; otherwise a tick has ended.
+    fn next_tick(&mut self, comes: bool) -> Instant {
+        let now = Instant::now();
+        if comes {
+            self.state.active = now;
+        } else {
+            self.state.ticked = now;
+        }
+        let is_quiet = now - self.state.active >= QUIET_AFTER && self.has_nothing_to_do();
+        self.state.pause = if is_quiet { QUIET_PAUSE } else { WRITE_OUT };
+        self.state.ticked + self.state.pause
+    }
+
+    /// True if ticks only go on with the sweep and look at the time.
+    fn has_nothing_to_do(&self) -> bool {
+        let state = &self.state;
+        let is_busy = state.unapplied.is_some() || state.flush_all.is_some() || state.stopping.is_some();
+        let is_flushing = state.in_flight > 0
+            || !state.ready.is_empty()
+            || !self.shard.due.is_empty()
+            || !self.shard.flushing.is_empty()
+            || !self.shard.late.is_idle();
+        let is_asked = !state.reads.is_empty() || !state.journaled.is_empty();
+        let is_written = self.writer.pending_points() == 0 && self.gate.is_drained();
+        !is_busy && !is_flushing && !is_asked && is_written
     }
 
     fn handle(&mut self, command: ShardCommand) {

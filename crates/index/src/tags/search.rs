@@ -8,7 +8,7 @@ use super::marks::Marks;
 use super::postings::Postings;
 use super::{NAME, Tags};
 use crate::Node;
-use crate::search::Best;
+use crate::best::Best;
 use crate::words::{Qualities, Words};
 
 /// Maximum number of pairs that are compared while the lock is held.

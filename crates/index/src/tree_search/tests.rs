@@ -34,8 +34,7 @@ fn searched(
         trie.settle();
         rounds += 1;
     }
-    let total = best.total();
-    (best.into_nodes(), total)
+    best.end()
 }
 
 const TEXTS: [&str; 9] = ["b", "cpu", "a b", "b.c", "x.", ".b", "a.b.c xa", "*b cpu", "a*.c?u"];

@@ -10,9 +10,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::refused::Refused;
 use super::reply::{POINT_BYTES, Reply};
 use super::request::{self, Request};
-use super::stats::{Refused, Stats};
+use super::stats::Stats;
 use super::{Cache, CacheError, Config, Points};
 use crate::listener::lease::Lease;
 use crate::listener::peers::Place;

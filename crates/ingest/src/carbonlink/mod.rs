@@ -8,6 +8,7 @@
 mod bound;
 mod config;
 mod connection;
+mod refused;
 mod reply;
 mod request;
 mod stats;

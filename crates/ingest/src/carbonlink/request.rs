@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::stats::Refused;
+use super::refused::Refused;
 use crate::protocol::pickle::{self, Kind, Node, Tree};
 
 /// Characters of an unknown request type that its reply repeats.

@@ -7,56 +7,13 @@ use std::time::Duration;
 use plumbago_telemetry::{Counter, Gauge, Histogram, Registry, Throttle};
 use tracing::warn;
 
+use super::refused::Refused;
 use super::request::Request;
 use crate::reject::excerpt;
 use crate::stats::Closed;
 
 /// A sample of each reason is logged at most once a minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
-
-/// Why a request is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Refused {
-    /// The frame is longer than `frame_bytes_max`. Closes the connection.
-    FrameTooLarge,
-    /// The connection ended within a frame.
-    HalfFrame,
-    /// A frame did not arrive in time. Closes the connection.
-    SlowFrame,
-    /// The frame is not a pickle of plain data. Closes the connection.
-    Frame,
-    /// The pickle is not a dictionary, or lacks what its type of request needs. Closes the connection.
-    Request,
-    /// A request of an unknown type.
-    Type,
-    /// A bulk request for more than `metrics_max` metrics.
-    Metrics,
-    /// The reply would be larger than half of `memory_bytes`.
-    Reply,
-    /// There was no memory for the request or its reply.
-    Memory,
-    /// The client did not take the reply in time. Closes the connection.
-    SlowReader,
-    /// The points could not be read, or the setting of a metric could not be read or changed.
-    Failed,
-}
-
-impl Refused {
-    const ALL: [(Self, &'static str); 11] = [
-        (Self::FrameTooLarge, "frame_too_large"),
-        (Self::HalfFrame, "half_frame"),
-        (Self::SlowFrame, "slow_frame"),
-        (Self::Frame, "frame"),
-        (Self::Request, "request"),
-        (Self::Type, "type"),
-        (Self::Metrics, "metrics"),
-        (Self::Reply, "reply"),
-        (Self::Memory, "memory"),
-        (Self::SlowReader, "slow_reader"),
-        (Self::Failed, "failed"),
-    ];
-}
 
 const KINDS: [&str; 5] = ["cache-query", "cache-query-bulk", "get-metadata", "set-metadata", "unknown"];
 
@@ -66,6 +23,7 @@ pub(super) struct Stats {
     requests: [Counter; KINDS.len()],
     refused: [Counter; Refused::ALL.len()],
     samples: [Throttle; Refused::ALL.len()],
+    bulk_metrics: Counter,
     points: Counter,
     seconds: Histogram,
     opened: Counter,
@@ -88,6 +46,10 @@ impl Stats {
                 registry.counter("plumbago_carbonlink_refused_total", help, &[("reason", reason)])
             }),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Refused::ALL.len()],
+            bulk_metrics: counter(
+                "plumbago_carbonlink_bulk_metrics_total",
+                "metrics in bulk requests on the carbonlink port",
+            ),
             points: counter("plumbago_carbonlink_points_total", "points in replies on the carbonlink port"),
             seconds: registry.histogram(
                 "plumbago_carbonlink_request_seconds",
@@ -120,6 +82,9 @@ impl Stats {
             Request::Unknown(_) => 4,
         };
         self.requests[kind].add(1);
+        if let Request::Bulk(metrics) = request {
+            self.bulk_metrics.add(metrics.len() as u64);
+        }
     }
 
     pub(super) fn answered(&self, points: usize, within: Duration) {

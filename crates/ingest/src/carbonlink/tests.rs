@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::refused::Refused;
 use super::reply::{POINT_BYTES, Reply};
 use super::request::{Request, read};
-use super::stats::Refused;
 use super::*;
 use crate::protocol::pickle::{Kind, run};
 

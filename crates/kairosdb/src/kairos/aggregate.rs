@@ -8,8 +8,38 @@ use jiff::tz::TimeZone;
 
 use super::time::Duration;
 
-/// A point on its way through the aggregators. Only `gaps` makes points without a value.
-pub type Sample = (i64, Option<f64>);
+/// A point on its way through the aggregators: its time in milliseconds and its value. Only `gaps` makes points without
+/// a value.
+pub type Sample = (i64, Option<Amount>);
+
+/// The value of one point, or of all points in one slot of a coarse stage.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amount {
+    /// The value that the point or the slot has.
+    pub value: f64,
+    /// The sum of its points.
+    pub sum: f64,
+    /// The number of its points, at least 1.
+    pub count: u32,
+}
+
+impl Amount {
+    /// The amount after a change that holds for its sum as for its value, such as a multiplication.
+    fn scaled(self, change: impl Fn(f64) -> f64) -> Self {
+        Self { value: change(self.value), sum: change(self.sum), ..self }
+    }
+
+    /// The amount with another value for each of its points.
+    fn with_value(self, value: f64) -> Self {
+        Self { value, sum: value * f64::from(self.count), ..self }
+    }
+}
+
+impl From<f64> for Amount {
+    fn from(value: f64) -> Self {
+        Self { value, sum: value, count: 1 }
+    }
+}
 
 /// One aggregator of a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,13 +186,14 @@ impl Aggregator {
                 at.1 / (at.0 - before.0) as f64 * length
             }),
             Self::Diff => Ok(one_by_one::diff(&points)),
-            Self::Scale(factor) => Ok(one_by_one::each(points, |value| value * factor)),
-            Self::Div(divisor) => Ok(one_by_one::each(points, |value| value / divisor)),
+            Self::Scale(factor) => Ok(one_by_one::each(points, |one| one.scaled(|value| value * factor))),
+            Self::Div(divisor) => Ok(one_by_one::each(points, |one| one.scaled(|value| value / divisor))),
             Self::Sma(size) => Ok(one_by_one::sma(&points, *size)),
             Self::Trim(first, last) => Ok(one_by_one::trim(points, *first, *last)),
             Self::Filter(compare, threshold) => Ok(one_by_one::filter(points, *compare, *threshold)),
             Self::Score(thresholds, descending) => {
-                Ok(one_by_one::each(points, |value| one_by_one::score(value, thresholds, *descending)))
+                let score = |one: Amount| one_by_one::score(one.value, thresholds, *descending);
+                Ok(one_by_one::each(points, |one| one.with_value(score(one))))
             }
         }
     }

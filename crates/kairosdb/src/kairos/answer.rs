@@ -5,19 +5,23 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use super::aggregate::{Aggregator, Sample, Span};
+use super::aggregate::{Aggregator, Amount, Sample, Span};
 use super::group::{GroupBy, Key};
 use super::query::{Metric, Query};
 use crate::json::write_number;
 use crate::names;
+
+/// Maximum number of steps for a metric: points that go through an aggregator, a grouping or a bin. This many take some
+/// seconds.
+const STEPS_MAX: u64 = 1_000_000_000;
 
 /// The points of one series that were read for a query, in ascending order of time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// The name of the series, in Graphite's form.
     pub name: String,
-    /// Milliseconds and values.
-    pub points: Vec<(i64, f64)>,
+    /// Milliseconds and values. A slot of a coarse stage is one entry.
+    pub points: Vec<(i64, Amount)>,
 }
 
 /// The limits of an answer.
@@ -42,7 +46,10 @@ pub fn metric(
 ) -> Result<String, String> {
     // KairosDB applies the limit to each series when it reads it, and later to each group.
     columns.iter_mut().for_each(|column| cut(&mut column.points, metric));
-    let sample_size: usize = columns.iter().map(|column| column.points.len()).sum();
+    let points = columns.iter().flat_map(|column| &column.points);
+    let sample_size: u64 = points.map(|(_, one)| u64::from(one.count)).sum();
+    let entries: usize = columns.iter().map(|column| column.points.len()).sum();
+    check_work(metric, entries)?;
     let span = Span {
         start_ms: query.start_ms,
         end_ms: query.end_ms.min(now_ms),
@@ -62,6 +69,16 @@ pub fn metric(
     }
     out.push_str("]}");
     Ok(out)
+}
+
+/// Refuses what would keep a thread busy for minutes.
+fn check_work(metric: &Metric, points: usize) -> Result<(), String> {
+    let groupings = metric.group_by.iter().map(GroupBy::cost).sum::<u64>();
+    let each = groupings.saturating_add(metric.aggregators.len() as u64);
+    if each.saturating_mul(points as u64) > STEPS_MAX {
+        return Err(format!("{points} points are too many for so many aggregators, groupings and bins"));
+    }
+    Ok(())
 }
 
 /// Keeps the first points, in the order of the query, up to the limit.
@@ -111,7 +128,7 @@ struct Stream {
     /// The tags of all its series.
     tags: Tags,
     series: usize,
-    points: Vec<(i64, f64)>,
+    points: Vec<(i64, Amount)>,
 }
 
 /// Points that are aggregated together.
@@ -121,7 +138,7 @@ struct Group {
     keys: Vec<Key>,
     /// The tags of its stream, as JSON.
     tags: Rc<str>,
-    points: Vec<(i64, f64)>,
+    points: Vec<(i64, Amount)>,
 }
 
 /// The groups of a metric, in KairosDB's order: by the values of the tags, then by first appearance.
@@ -131,7 +148,7 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
     let mut counted = 0;
     for mut stream in streams(metric, columns).into_values() {
         // Points of one time come in the order of their values.
-        stream.points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        stream.points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.value.total_cmp(&b.1.value)));
         let tags: Rc<str> = json!(stream.tags).to_string().into();
         let mut keys: Vec<Key> = metric.group_by.iter().map(|_| Key::Number(0)).collect();
         for (key, _) in keys.iter_mut().zip(&metric.group_by).filter(|(_, group)| group.is_of_series()) {
@@ -146,11 +163,11 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
         }
         let first = all.len();
         let mut places: HashMap<Vec<Key>, usize> = HashMap::new();
-        for (ms, value) in stream.points {
+        for (ms, amount) in stream.points {
             for (key, group) in
                 keys.iter_mut().zip(&metric.group_by).filter(|(_, group)| !group.is_of_series())
             {
-                *key = group.key(ms, value, start_ms);
+                *key = group.key(ms, amount.value, start_ms);
             }
             let at = match places.get(&keys) {
                 Some(at) => *at,
@@ -165,7 +182,7 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
                     all.len() - 1
                 }
             };
-            all[at].points.push((ms, value));
+            all[at].points.push((ms, amount));
         }
         if metric.descending {
             all[first..].iter_mut().for_each(|group| group.points.reverse());
@@ -212,7 +229,8 @@ impl Group {
     fn values(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
         // Aggregators over ranges need ascending times. The others take the points in the order of the query.
         let has_ranges = metric.aggregators.iter().any(Aggregator::is_over_ranges);
-        let mut points: Vec<Sample> = self.points.into_iter().map(|(ms, value)| (ms, Some(value))).collect();
+        let mut points: Vec<Sample> =
+            self.points.into_iter().map(|(ms, amount)| (ms, Some(amount))).collect();
         cut(&mut points, metric);
         if metric.descending && !has_ranges {
             points.reverse();
@@ -256,7 +274,7 @@ fn write_point((ms, value): Sample, out: &mut String) {
     out.push_str(itoa::Buffer::new().format(ms));
     out.push(',');
     match value {
-        Some(value) if value.is_finite() => write_number(value, out),
+        Some(amount) if amount.value.is_finite() => write_number(amount.value, out),
         _ => out.push_str("null"),
     }
     out.push(']');
@@ -270,8 +288,10 @@ mod tests {
 
     fn ask(query: Value) -> Value {
         let query = Query::parse(query.to_string().as_bytes(), 10_000).unwrap();
-        let column =
-            |name: &str, points: &[(i64, f64)]| Column { name: name.to_owned(), points: points.to_vec() };
+        let column = |name: &str, points: &[(i64, f64)]| {
+            let points = points.iter().map(|(ms, value)| (*ms, Amount::from(*value)));
+            Column { name: name.to_owned(), points: points.collect() }
+        };
         let columns = vec![
             column("m;dc=x;host=a", &[(1000, 1.0), (2000, 2.5)]),
             column("m;host=b", &[(1000, 10.0), (3000, 30.0)]),
@@ -312,14 +332,69 @@ mod tests {
     }
 
     #[test]
+    fn slots_of_coarse_stages_count_with_all_their_points() {
+        let slot = |value: f64, count: u32| Amount { value, sum: value * f64::from(count), count };
+        let of = |aggregators: Value| {
+            let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "aggregators": aggregators}]});
+            let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
+            let columns = vec![
+                Column {
+                    name: "m;host=a".to_owned(),
+                    points: vec![(0, slot(1.0, 9)), (60_000, slot(5.0, 1))],
+                },
+                Column { name: "m;host=b".to_owned(), points: vec![(0, slot(8.0, 2))] },
+            ];
+            let answer = metric(&query, &query.metrics[0], columns, 0, MOST).unwrap();
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["sample_size"], 12);
+            answer["results"][0]["values"].clone()
+        };
+        let day = |name: &str| json!({"name": name, "sampling": {"value": 1, "unit": "days"}});
+        assert_eq!(of(json!([])), json!([[0, 1], [0, 8], [60_000, 5]]));
+        assert_eq!(of(json!([day("sum")])), json!([[0, 30]]));
+        assert_eq!(of(json!([day("avg")])), json!([[0, 2.5]]));
+        assert_eq!(of(json!([day("count")])), json!([[0, 12]]));
+        assert_eq!(of(json!([day("max")])), json!([[0, 8]]));
+        // What keeps or changes points one by one keeps their number.
+        assert_eq!(of(json!([{"name": "scale", "factor": 2}, day("sum")])), json!([[0, 60]]));
+        assert_eq!(of(json!([{"name": "div", "divisor": 2}, day("avg")])), json!([[0, 1.25]]));
+        assert_eq!(
+            of(json!([{"name": "filter", "filter_op": "gt", "threshold": 7}, day("count")])),
+            json!([[0, 10]])
+        );
+        let score = json!({"name": "score", "thresholds": [{"value": 4}]});
+        assert_eq!(of(json!([score, day("sum")])), json!([[0, 3]]));
+        // The value of a range is one point.
+        assert_eq!(of(json!([day("avg"), day("count")])), json!([[0, 1]]));
+    }
+
+    #[test]
     fn groups_are_limited() {
         let value = json!({"name": "value", "range_size": 1});
         let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [value]}]});
         let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
-        let points = (0..200).map(|at| (at, at as f64)).collect();
+        let points = (0..200).map(|at| (at, Amount::from(at as f64))).collect();
         let columns = vec![Column { name: "m;host=a".to_owned(), points }];
         let refused = metric(&query, &query.metrics[0], columns, 0, MOST).unwrap_err();
         assert!(refused.contains("api.limits.series"), "{refused}");
+    }
+
+    #[test]
+    fn work_is_limited() {
+        let bins: Vec<i64> = (0..1000).rev().collect();
+        let groups = vec![json!({"name": "bin", "bins": bins}); 1000];
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": groups}]});
+        let query = Query::parse(query.to_string().as_bytes(), 0).unwrap();
+        let columns = |count: i64| {
+            let points = (0..count).map(|at| (at, Amount::from(-1.0))).collect();
+            vec![Column { name: "m;host=a".to_owned(), points }]
+        };
+        let refused = metric(&query, &query.metrics[0], columns(1000), 0, MOST).unwrap_err();
+        assert!(refused.contains("too many"), "{refused}");
+        metric(&query, &query.metrics[0], columns(10), 0, MOST).unwrap();
+        let many = json!({"name": "bin", "bins": (0..1001).collect::<Vec<i64>>()});
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "m", "group_by": [many]}]});
+        assert!(Query::parse(query.to_string().as_bytes(), 0).is_err());
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn add(points: &mut Points, time: &Scalar<'_>, value: &mut Scalar<'_>) -> Result
 /// Milliseconds; a fraction is cut off.
 fn time_of(time: &Scalar<'_>) -> Option<i64> {
     match time.number()? {
-        Number::Whole(whole) => Some(i64::try_from(whole).unwrap_or(i64::MAX)),
+        Number::Whole(whole) => Some(whole.clamp(i64::MIN.into(), i64::MAX.into()) as i64),
         Number::Real(real) => Some(real as i64),
     }
 }

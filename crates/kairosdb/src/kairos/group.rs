@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::query::{duration, number};
+use super::duration::{duration, number};
 use super::time::{Duration, Unit};
+use crate::PARTS_MAX;
 
 /// One grouping of a query.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +47,7 @@ impl GroupBy {
                 Ok(Self::Value(size.ok_or("range_size must be greater than or equal to 1.")?))
             }
             "bin" => {
-                let bins = group.get("bins").and_then(Value::as_array).filter(|bins| bins.len() <= 10_000);
+                let bins = group.get("bins").and_then(Value::as_array).filter(|bins| bins.len() <= PARTS_MAX);
                 let bins: Option<Vec<f64>> = bins
                     .ok_or("bins must be an array.")?
                     .iter()
@@ -61,6 +62,14 @@ impl GroupBy {
     /// Whether the series alone decides the group.
     pub(super) fn is_of_series(&self) -> bool {
         matches!(self, Self::Tag(_))
+    }
+
+    /// The work for a point, in steps of an aggregator.
+    pub(super) fn cost(&self) -> u64 {
+        match self {
+            Self::Bin(bins) => 1 + bins.len() as u64,
+            _ => 1,
+        }
     }
 
     /// The group of a point.

@@ -3,12 +3,13 @@
 mod aggregate;
 pub mod answer;
 mod body;
+mod duration;
 mod group;
 pub(crate) mod pair;
 mod query;
 mod time;
 
-pub use aggregate::{Aggregator, Compare, Fold, Sample, Sampling, Span, Stamp, Threshold};
+pub use aggregate::{Aggregator, Amount, Compare, Fold, Sample, Sampling, Span, Stamp, Threshold};
 pub use body::datapoints;
 pub use group::GroupBy;
 pub use query::{Metric, Query, TagValue};

@@ -5,8 +5,9 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::aggregate::Aggregator;
+use super::duration::{at_least, number};
 use super::group::GroupBy;
-use super::time::{self, Duration, Unit};
+use super::time;
 use crate::json::is_true;
 use crate::{PARTS_MAX, REGEX_BYTES_MAX, REGEXES_MAX};
 
@@ -266,35 +267,6 @@ fn edge(query: &Map<String, Value>, edge: &str, now_ms: i64) -> Result<Option<i6
             let beyond = || format!("{edge}_relative lies beyond all time");
             duration.before(now_ms).map(Some).ok_or_else(beyond)
         }
-    }
-}
-
-/// A duration as an object of `value` and `unit`.
-pub(super) fn duration(value: &Value) -> Result<Duration, String> {
-    at_least(1, value)
-}
-
-fn at_least(least: i64, value: &Value) -> Result<Duration, String> {
-    let count = value.get("value").map_or(Some(0), number).filter(|count| *count >= least);
-    let count = count.ok_or_else(|| format!("value must be greater than or equal to {least}"))?;
-    let name = value.get("unit").and_then(Value::as_str).ok_or("unit may not be null")?;
-    let unit = Unit::named(name).ok_or_else(|| no_unit(name))?;
-    Ok(Duration { value: count, unit })
-}
-
-/// What is wrong with the name of a unit.
-pub(super) fn no_unit(name: &str) -> String {
-    format!(
-        "{name} is not a valid time unit, must be one of MILLISECONDS,SECONDS,MINUTES,HOURS,DAYS,WEEKS,MONTHS,YEARS"
-    )
-}
-
-/// A whole number. A text that contains one counts too.
-pub(super) fn number(value: &Value) -> Option<i64> {
-    match value {
-        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|real| real as i64)),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
     }
 }
 

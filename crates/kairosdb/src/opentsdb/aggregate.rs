@@ -1,6 +1,6 @@
 //! Combines several values into one: those of one bucket, or those of several series at one time.
 
-use crate::statistics::{at_position, squares};
+use crate::statistics::{at_position, squares, sum};
 
 /// A function from values to one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,7 +81,7 @@ impl Aggregator {
         if values.is_empty() {
             return f64::NAN;
         }
-        let sum = || values.iter().fold(0.0, |sum, value| sum + value);
+        let sum = || sum(values.iter().copied());
         match self {
             Self::Sum | Self::ZimSum => sum(),
             Self::Avg => sum() / values.len() as f64,

@@ -40,6 +40,17 @@ impl Calendar<'_> {
         }
     }
 
+    /// The start of the bucket that holds `ms`, counted on from the start of an earlier bucket. `None` if buckets are of
+    /// days or longer, which have no fixed length, or beyond all calendars.
+    pub(super) fn ahead(&self, start: &Zoned, ms: i64) -> Option<Zoned> {
+        if self.is_of_days() {
+            return None;
+        }
+        let (from, length) = (start.timestamp().as_millisecond(), self.every.millis());
+        let at = Timestamp::from_millisecond(from + (ms - from).div_euclid(length) * length).ok()?;
+        Some(at.to_zoned(self.zone.clone()))
+    }
+
     /// The start of the bucket after the one that starts here.
     pub(super) fn next(&self, start: &Zoned) -> Option<Zoned> {
         let count = self.every.count;

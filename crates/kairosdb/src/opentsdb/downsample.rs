@@ -141,6 +141,13 @@ impl Downsample {
                     (start, end)
                 }
             };
+            // Between two points there may be very many short buckets.
+            if end.timestamp().as_millisecond() <= ms
+                && let Some(ahead) = calendar.ahead(&start, ms)
+            {
+                end = calendar.next(&ahead)?;
+                start = ahead;
+            }
             while end.timestamp().as_millisecond() <= ms {
                 let next = calendar.next(&end)?;
                 start = std::mem::replace(&mut end, next);
@@ -257,6 +264,31 @@ mod tests {
         assert_eq!(zero, [(0, 15.0), (1_200_000, 0.0), (2_400_000, 0.0)]);
         let nan = apply("20mc-avg-NaN", &points);
         assert!(nan.len() == 3 && nan[0] == (0, 3.75) && nan[2].1.is_nan());
+    }
+
+    /// The work depends on the points and not on the empty buckets between them.
+    #[test]
+    fn short_buckets_of_a_calendar_are_skipped() {
+        let day = 24 * HOUR;
+        let points: Points = (0..20_000).map(|at| (at * day + at, 1.0)).collect();
+        let range = Range {
+            start: 0,
+            end: 20_001 * day,
+            scan_start: 0,
+            scan_end: 20_001 * day,
+            zone: &TimeZone::get("Europe/Rome").unwrap(),
+        };
+        let apply = |text: &str| {
+            Downsample::parse(text, false).unwrap().apply(&points, range, &mut 1_000_000).unwrap()
+        };
+        assert_eq!(apply("1msc-sum"), points);
+        let hours = apply("1hc-count");
+        let floored = points.iter().map(|(ms, value)| (ms / HOUR * HOUR, *value));
+        assert_eq!(hours, floored.collect::<Points>());
+        // Minutes that do not divide an hour are counted on from the first bucket, which begins after the first point.
+        let sevens = apply("7mc-sum");
+        assert_eq!(sevens.len(), points.len() - 1);
+        assert!(sevens.iter().all(|(ms, _)| (ms - sevens[0].0) % 420_000 == 0));
     }
 
     #[test]

@@ -39,6 +39,18 @@ fn row_keys() {
     let key = RowKey { tags: tags.to_vec(), ..antalya("kairos_long") };
     assert!(key.bytes().ends_with(b"a::b=c==d:z=x=:y:"));
     assert_eq!(RowKey::read(&key.bytes()), Ok(key));
+    // Java sorts a letter beyond 16 bits before U+FF5E.
+    let tags = [("\u{ff5e}", "1"), ("\u{1d11e}", "2")].map(|(tag, value)| (tag.to_owned(), value.to_owned()));
+    let key = RowKey { tags: tags.to_vec(), ..antalya("kairos_long") };
+    assert!(key.bytes().ends_with("\u{1d11e}=2:\u{ff5e}=1:".as_bytes()));
+}
+
+#[test]
+fn a_tag_has_one_value() {
+    let tags = [("a", "1"), ("b", "2"), ("a", "3")].map(|(tag, value)| (tag.to_owned(), value.to_owned()));
+    let key = RowKey { tags: tags.to_vec(), ..antalya("kairos_long") };
+    let refused = key.read_cells(TimeUnit::Legacy, std::iter::empty(), &mut Entry::default());
+    assert!(refused.unwrap_err().contains("two values"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Finds whisper files, and the names of their metrics.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -101,7 +102,12 @@ impl Walk<'_> {
             }
             Err(error) => return self.problem(path, "unreadable", error.to_string()),
         };
-        if metadata.is_dir() {
+        let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+        let is_hidden = !is_root && name.starts_with(b".");
+        if is_hidden && (metadata.is_dir() || is_whisper) {
+            let text = "its name begins with a dot, as that of no file of carbon; to import it, name it on the command line";
+            self.problem(path, "hidden", text);
+        } else if metadata.is_dir() {
             self.directory(path, (metadata.dev(), metadata.ino()));
         } else if metadata.is_file() && (is_whisper || is_root) {
             self.file(path, &metadata);
@@ -169,5 +175,31 @@ impl Walk<'_> {
             Ok(name) => Ok(name.into_owned()),
             Err(error) => Err(("name", format!("{whole:?} cannot be the name of a metric: {error}"))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(found: &Found) -> Vec<&str> {
+        found.metrics.iter().map(|metric| metric.name.as_str()).collect()
+    }
+
+    #[test]
+    fn hidden_files_are_taken_only_if_they_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".snapshot")).unwrap();
+        for file in [".snapshot/a.wsp", ".b.wsp", ".notes", "web.example/c.wsp"] {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"x").unwrap();
+        }
+        let found = Found::look(&[dir.path().to_owned()], "", &TaggedNames::default());
+        assert_eq!(names(&found), ["web.example.c"]);
+        let reasons: Vec<&str> = found.problems.iter().map(|(_, (reason, _))| *reason).collect();
+        assert_eq!(reasons, ["hidden", "hidden"]);
+        let found = Found::look(&[dir.path().join(".snapshot")], "", &TaggedNames::default());
+        assert_eq!((names(&found), found.problems.len()), (vec!["a"], 0));
     }
 }

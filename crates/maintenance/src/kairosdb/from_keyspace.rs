@@ -133,7 +133,7 @@ impl Reader<'_> {
     async fn keys(&self, metric: &str, from: i64, until: i64) -> Result<BTreeSet<Vec<u8>>, VerbError> {
         let is_wanted = |time: i64| (from..=until).contains(&time);
         let mut keys = BTreeSet::new();
-        for row_time_ms in self.tables.row_times(metric).await?.into_iter().filter(|time| is_wanted(*time)) {
+        for row_time_ms in rows_within(self.tables.row_times(metric).await?, from, until) {
             for (kind, tags) in self.tables.listed(metric, row_time_ms).await? {
                 keys.insert(RowKey { metric: metric.to_owned(), row_time_ms, kind, tags }.bytes());
             }
@@ -173,6 +173,13 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+/// The times of the rows that begin in a range, and of the last row before it. A keyspace of version 1.3 may have longer
+/// rows than [`WIDTH_MS`], so that the last one may have points of the range.
+fn rows_within(times: Vec<i64>, from: i64, until: i64) -> Vec<i64> {
+    let before = times.iter().copied().filter(|time| *time < from).max();
+    times.into_iter().filter(|time| Some(*time) == before || (from..=until).contains(time)).collect()
 }
 
 fn take_row(
@@ -230,4 +237,20 @@ fn decode(unit: TimeUnit, rows: Vec<KairosCells>) -> Decoded {
 fn shown(key: &[u8]) -> String {
     let text: String = key.escape_ascii().take(200).map(char::from).collect();
     format!("row {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_row_before_a_range_is_read_too() {
+        let times = || vec![-50, 0, 100, 200, 300];
+        assert_eq!(rows_within(times(), 150, 250), [100, 200]);
+        assert_eq!(rows_within(times(), 100, 300), [0, 100, 200, 300]);
+        assert_eq!(rows_within(times(), 5000, 6000), [300]);
+        assert_eq!(rows_within(times(), -60, -1), [-50]);
+        assert_eq!(rows_within(times(), i64::MIN, i64::MAX), times());
+        assert_eq!(rows_within(Vec::new(), 0, 1), Vec::<i64>::new());
+    }
 }

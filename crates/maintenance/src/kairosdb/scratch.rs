@@ -17,7 +17,8 @@ use super::suggest::Suggestions;
 use crate::alone;
 use crate::backup::take::free_at;
 use crate::skipped::unwritable;
-use crate::verb::VerbError;
+use crate::verb::{Verb as _, VerbError};
+use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Number of parts. Each is an open file while the points are divided.
 pub(super) const PARTS: usize = 256;
@@ -98,7 +99,7 @@ impl Scratch {
         made_for: serde_json::Value,
         min_free: u64,
     ) -> Result<Self, VerbError> {
-        let lock = alone::lock(&directory.with_extension("lock"), "import-kairosdb")?;
+        let lock = alone::lock(&directory.with_extension("lock"), ImportKairosdb::NAME)?;
         let state = fs::read(directory.join(STATE)).ok();
         let state = state.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         let state = state.filter(|state| state.made_for == made_for && is_whole(directory, state));

@@ -12,7 +12,6 @@ pub use self::report::ImportStoreReport;
 pub use self::source::{SourceStore, StoreConnector};
 
 use self::run::{Run, batches};
-use crate::alone::lock;
 use crate::batches::side_by_side;
 use crate::done_list::DoneList;
 use crate::skipped::Skipped;
@@ -21,8 +20,6 @@ use crate::verbs::other_store::ImportStore;
 
 /// The list of the metrics that were stored, in the directory of the jobs.
 const DONE_LIST: &str = "import-store.list";
-/// The file that a run locks, beside it.
-const LOCK: &str = "import-store.lock";
 
 /// Imports.
 ///
@@ -30,26 +27,30 @@ const LOCK: &str = "import-store.lock";
 /// If the other store cannot be opened or read, this one fails, or the run is cancelled.
 pub(crate) async fn import(plan: &ImportStore, work: &Work) -> Result<ImportStoreReport, VerbError> {
     let began = Instant::now();
-    let alone = (!plan.dry_run).then(|| lock(&work.dir.join(LOCK), ImportStore::NAME));
-    let _alone = alone.transpose()?;
+    let list = (!plan.dry_run).then(|| work.dir.join(DONE_LIST));
+    // Before the other store is opened, which the first of two runs has locked.
+    let done = DoneList::lock(list, ImportStore::NAME)?;
     work.progress.begin("opening the other store", None);
     let source = work.other_stores.open(&plan.file, &plan.directory).await?;
-    let result = import_from(&*source, plan, work).await;
+    let result = import_from(&*source, plan, work, done).await;
     // Also after an error: the data directory must not stay locked.
     let closed = source.close().await;
-    let report = result?;
-    Ok(ImportStoreReport { damage: closed?, seconds: began.elapsed().as_secs_f64(), ..report })
+    let (report, done) = result?;
+    let damage = closed?;
+    done.remove()?;
+    Ok(ImportStoreReport { damage, seconds: began.elapsed().as_secs_f64(), ..report })
 }
 
 async fn import_from(
     source: &dyn SourceStore,
     plan: &ImportStore,
     work: &Work,
-) -> Result<ImportStoreReport, VerbError> {
+    done: DoneList,
+) -> Result<(ImportStoreReport, DoneList), VerbError> {
     let made_for = serde_json::json!({
         "source": source.identity(), "globs": plan.globs, "rules": plan.rules, "overwrite": plan.overwrite,
     });
-    let done = DoneList::open((!plan.dry_run).then(|| work.dir.join(DONE_LIST)), &made_for, "import-store")?;
+    let done = done.begin(&made_for)?;
     let skipped = Skipped::open(plan.skipped.as_deref(), done.goes_on())?;
     let mut run = Run::new(source, plan, work, done, skipped);
     work.progress.begin("looking for metrics", None);
@@ -62,6 +63,5 @@ async fn import_from(
     if !plan.dry_run {
         work.all_sent().await?;
     }
-    done.remove()?;
-    Ok(report)
+    Ok((report, done))
 }

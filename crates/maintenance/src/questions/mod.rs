@@ -4,6 +4,7 @@ pub mod du;
 pub mod info;
 pub mod list;
 pub mod read;
+pub mod stats;
 pub mod tags;
 
 use serde_json::Value;
@@ -20,6 +21,7 @@ pub const CATALOGUE: &[(&str, Ask)] = &[
     entry::<read::Read>(),
     entry::<read::ReadStage>(),
     entry::<du::Du>(),
+    entry::<stats::Stats>(),
     entry::<tags::Tags>(),
 ];
 

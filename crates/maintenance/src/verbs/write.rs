@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use plumbago_model::{Stage, sanitize};
 use plumbago_store::FetchRequest;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub struct Write {
     /// Seconds since the epoch; `None` for now.
     #[serde(default)]
     pub timestamp: Option<i64>,
+    /// Say where the point would be, and write nothing.
+    #[serde(default)]
+    pub dry_run: bool,
 }
 
 /// Where the point can be read.
@@ -51,6 +55,9 @@ impl Verb for Write {
         let timestamp = self.timestamp.unwrap_or(now);
         let seconds = u32::try_from(timestamp)
             .map_err(|_| VerbError::Invalid(format!("{timestamp} is not a time that can be kept")))?;
+        if self.dry_run {
+            return self.planned(work, timestamp, now).await;
+        }
         let name = work.writer.write(&self.name, seconds, self.value).await?;
         let seen = seen(work, &name, timestamp, now).await?;
         seen.ok_or_else(|| {
@@ -59,6 +66,25 @@ impl Verb for Write {
                  in the future, or refused; plumbago_rejected_points_total says why"
             ))
         })
+    }
+}
+
+impl Write {
+    /// Where the point would be.
+    async fn planned(&self, work: &Work, timestamp: i64, now: i64) -> Result<Written, VerbError> {
+        let name = sanitize(&self.name)
+            .map_err(|error| VerbError::Invalid(format!("{:?}: {error}", self.name)))?
+            .into_owned();
+        let stored = work.stores.metadata.get(&[name.as_str()]).await?.pop().flatten();
+        let config = stored.map_or_else(|| work.histories.config_for(&name), |meta| meta.config);
+        let reaches = |stage: &&Stage| now.saturating_sub(timestamp) < stage.duration() as i64;
+        let stages = config.retention.stages();
+        let stage = stages.iter().find(reaches).ok_or_else(|| {
+            let retention = config.retention.spelled();
+            VerbError::Invalid(format!("{timestamp} is older than the retention {retention} of {name}"))
+        })?;
+        let slot = timestamp - timestamp.rem_euclid(i64::from(stage.resolution.max(1)));
+        Ok(Written { name, timestamp: slot, step: stage.resolution, value: self.value })
     }
 }
 

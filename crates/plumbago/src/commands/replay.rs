@@ -10,8 +10,9 @@ use plumbago_bench::Client;
 use plumbago_model::{ByteSize, SystemClock};
 use plumbago_spool::Spool;
 use plumbago_telemetry::{Registry, log};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::ask::print_json;
 use super::maintain::is_held;
 use super::{expect_data, since};
 use crate::config::{self, Config, StoreKind};
@@ -37,6 +38,9 @@ pub struct ReplayArgs {
     /// Admin port of the running daemon, if it differs from the configuration
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `plumbago replay`.
@@ -60,6 +64,9 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
         expect_data(&config, "spool")?;
         mark(&config, args.since).map_err(|error| Failure::new(Exit::Store, error))?
     };
+    if args.json {
+        return print_json(&json!({ "bytes": bytes, "by_daemon": is_held }));
+    }
     let whose = if is_held { "the daemon sends" } else { "the next start sends" };
     Ok(print(&format!("{whose} {} again\n", ByteSize(bytes)))?)
 }

@@ -42,6 +42,7 @@ Examples:
 pub fn run(args: &RescueArgs, file: Option<&Path>) -> Result<(), Failure> {
     let config = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?.config;
     log::init("error");
+    log::log_panics();
     if is_held(&config) {
         let error = anyhow!("a daemon uses {}; stop it first", config.data_dir.display());
         return Err(Failure::new(Exit::Store, error));

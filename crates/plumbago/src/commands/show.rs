@@ -176,6 +176,9 @@ pub struct WriteArgs {
     /// When it was measured: a period back from now like 10m, or seconds since the epoch [default: now]
     #[arg(long, value_name = "TIME", value_parser = since)]
     timestamp: Option<i64>,
+    /// Print where the point would be, and write nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -187,10 +190,12 @@ pub struct WriteArgs {
 ///
 /// If the configuration has errors, the store or the daemon cannot be reached, or the point is refused.
 pub fn write(args: &WriteArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let write = Write { name: args.name.clone(), value: args.value, timestamp: args.timestamp };
+    let (name, value, timestamp, dry_run) = (args.name.clone(), args.value, args.timestamp, args.dry_run);
+    let write = Write { name, value, timestamp, dry_run };
     let written = verb::carry_out(&write, verb::load(file)?)?.answer;
     if args.json {
         return print_json(&written);
     }
-    Ok(print(&format!("{}\t{}\t{}\n", written.name, written.timestamp, written.value))?)
+    print(&format!("{}\t{}\t{}\n", written.name, written.timestamp, written.value))?;
+    Ok(print(if dry_run { "dry run, nothing is written\n" } else { "" })?)
 }

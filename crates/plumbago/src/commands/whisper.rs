@@ -7,13 +7,13 @@ use clap::Args;
 use plumbago_bench::Client;
 use plumbago_maintenance::export::ExportReport;
 use plumbago_maintenance::import::ImportReport;
-use plumbago_maintenance::select::Which;
 use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
 use super::paths::absolute;
 use super::since;
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
+use super::which::WhichArgs;
 use crate::error::{Exit, Failure};
 
 const IMPORT_EXAMPLES: &str = "\
@@ -73,11 +73,12 @@ pub struct ImportArgs {
 
 const EXPORT_EXAMPLES: &str = "\
 Every stage becomes an archive with the values that readers get now. Python's whisper reads the files. A tagged series
-goes to _tagged, as carbon names it without TAG_HASH_FILENAMES.
+goes to _tagged, as carbon names it without TAG_HASH_FILENAMES; carbon and graphite-web find it with and without.
 
 Examples:
   plumbago export-whisper /tmp/whisper 'servers.**'
-  plumbago export-whisper --dry-run /tmp/whisper '**'";
+  plumbago export-whisper /tmp/whisper --tag 'name=~.'        all tagged series
+  plumbago export-whisper --dry-run /tmp/whisper '**'         all metrics without tags";
 
 /// Options of `export-whisper`.
 #[derive(Debug, Clone, Args)]
@@ -86,9 +87,8 @@ pub struct ExportArgs {
     /// The directory to write to
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Which metrics
-    #[arg(value_name = "GLOB")]
-    glob: String,
+    #[command(flatten)]
+    which: WhichArgs,
     /// Replace files that exist
     #[arg(long)]
     replace: bool,
@@ -130,12 +130,12 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, the glob is not valid, the store or the daemon cannot be reached, or a file cannot
+/// If the configuration has errors, the selection cannot be used, the store or the daemon cannot be reached, or a file cannot
 /// be written.
 pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;
-    let (which, replace, dry_run) = (Which::glob(&args.glob), args.replace, args.dry_run);
+    let (which, replace, dry_run) = (args.which.which(None)?, args.replace, args.dry_run);
     let outcome = verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
     outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
 }

@@ -46,6 +46,8 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.api.problems(),
         config.admin.problems(),
         config.store.cassandra.problems(),
+        config.engine.problems(),
+        config.sender.problems(),
         config.cluster.problems(),
         config.quotas.problems(),
         config.relay.problems(),

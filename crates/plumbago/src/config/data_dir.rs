@@ -5,8 +5,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::sys::statvfs::{Statvfs, statvfs};
 use nix::unistd::{AccessFlags, Group, Uid, User, eaccess, geteuid};
 use plumbago_maintenance::backup::restore::RESTORING;
+use plumbago_model::ByteSize;
+
+use super::{Config, StoreKind};
 
 /// Most files and directories inside the data directory that are looked at.
 const LOOKED_AT: usize = 10_000;
@@ -26,6 +30,40 @@ pub fn problem(dir: &Path) -> Option<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => missing(dir),
         Err(error) => Some(format!("{} cannot be used by {}: {error}", dir.display(), me())),
     }
+}
+
+/// Finds limits on free space that the disk of the data directory does not keep now. Returns the key of each, and what
+/// follows: the daemon starts, but does not go on.
+pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
+    let dir = shown(&config.data_dir);
+    // A directory that does not exist will be on the disk of its nearest parent.
+    let Some(free) = dir.ancestors().find_map(|dir| statvfs(dir).ok()).map(|disk| free_bytes(&disk)) else {
+        return Vec::new();
+    };
+    let of_store = match config.store.kind {
+        StoreKind::Embedded => ("store.embedded.min_free_bytes", config.store.embedded.min_free_bytes.0),
+        StoreKind::Cassandra => ("spool.min_free_bytes", config.spool.min_free_bytes),
+    };
+    let limits = [("journal.min_free_bytes", config.journal.min_free_bytes), of_store].into_iter();
+    let short = limits.filter(|(_, least)| free < *least);
+    short
+        .map(|(key, least)| {
+            let message = format!(
+                "{} must stay free on the disk of {}, and only {} are: points are not stored until there is room",
+                ByteSize(least),
+                dir.display(),
+                ByteSize(free >> 20 << 20)
+            );
+            (key, message)
+        })
+        .collect()
+}
+
+fn free_bytes(disk: &Statvfs) -> u64 {
+    // The types differ between platforms.
+    #[allow(clippy::unnecessary_cast)]
+    let (blocks, bytes) = (disk.blocks_available() as u64, disk.fragment_size() as u64);
+    blocks.saturating_mul(bytes)
 }
 
 /// Names the user of this process: `user "plumbago" (uid 998)`.
@@ -54,26 +92,28 @@ fn missing(dir: &Path) -> Option<String> {
     if !parent.is_dir() {
         return Some(format!("{} cannot be made, because {} is a file", dir.display(), parent.display()));
     }
-    let why = refusal(parent)?;
+    let Refusal { why, is_ownership } = refusal(parent)?;
+    let advice = match is_ownership {
+        true => format!("make it as root: install -d -o {} {}", geteuid(), absolute.display()),
+        false => MOUNT.to_owned(),
+    };
     Some(format!(
-        "{} does not exist, and {} cannot make it in {}: {why}; make it as root: install -d -o {} {}",
+        "{} does not exist, and {} cannot make it in {}: {why}; {advice}",
         dir.display(),
         me(),
-        parent.display(),
-        geteuid(),
-        absolute.display()
+        parent.display()
     ))
 }
 
 fn unwritable(path: &Path) -> Option<String> {
-    let why = refusal(path)?;
-    Some(format!(
-        "{} cannot write to {}: {why}; run `chown -R {} {}` as root, or run the daemon as the owner",
-        me(),
-        path.display(),
-        geteuid(),
-        path.display()
-    ))
+    let Refusal { why, is_ownership } = refusal(path)?;
+    let advice = match is_ownership {
+        true => {
+            format!("run `chown -R {} {}` as root, or run the daemon as the owner", geteuid(), path.display())
+        }
+        false => MOUNT.to_owned(),
+    };
+    Some(format!("{} cannot write to {}: {why}; {advice}", me(), path.display()))
 }
 
 /// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started the daemon
@@ -104,8 +144,19 @@ fn inside(dir: &Path) -> Option<String> {
     None
 }
 
+/// What to do if the directory cannot be written, whoever owns it.
+const MOUNT: &str = "mount its disk for writing (a service of systemd can write only to the directories that its unit names), or \
+                     set data_dir to another directory";
+
+/// Why this process may not write to a file or directory.
+struct Refusal {
+    why: String,
+    /// Another owner or mode would help.
+    is_ownership: bool,
+}
+
 /// Why this process may not write to a file or directory; `None` if it may.
-fn refusal(path: &Path) -> Option<String> {
+fn refusal(path: &Path) -> Option<Refusal> {
     let found = std::fs::metadata(path).ok()?;
     let mut wanted = AccessFlags::W_OK | AccessFlags::R_OK;
     if found.is_dir() {
@@ -113,8 +164,8 @@ fn refusal(path: &Path) -> Option<String> {
     }
     match eaccess(path, wanted) {
         Ok(()) => None,
-        Err(nix::errno::Errno::EACCES) => Some(owned_by(&found)),
-        Err(error) => Some(error.desc().to_owned()),
+        Err(nix::errno::Errno::EACCES) => Some(Refusal { why: owned_by(&found), is_ownership: true }),
+        Err(error) => Some(Refusal { why: error.desc().to_owned(), is_ownership: false }),
     }
 }
 

@@ -102,12 +102,16 @@ impl Budget {
             .filter(|(key, _)| !key.is_empty())
             .map(|(key, bytes)| format!("{key} = {}", shown(*bytes)))
             .collect();
-        let whose = if self.is_set { "" } else { "half of the memory, " };
+        let ceiling = if self.is_set {
+            ceiling.to_string()
+        } else {
+            format!("{ceiling}, half of this machine's memory,")
+        };
         let advice = enough.map_or_else(String::new, |enough| format!("set it to {enough} or more, or "));
         Some((
             CEILING,
             format!(
-                "{whose}{ceiling}, leaves no room for metrics: {} is reserved for the program and for {}; \
+                "{ceiling} leaves no room for metrics: {} is reserved for the program and for {}; \
                  {advice}lower those",
                 shown(self.reserved),
                 keys.join(", ")

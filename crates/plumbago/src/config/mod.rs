@@ -291,7 +291,8 @@ pub fn load(file: Option<&Path>) -> Result<Loaded, Problems> {
     finished(loaded, problems)
 }
 
-/// Like [`load`], and checks what a daemon needs on this machine: its data directory. Nothing is changed.
+/// Like [`load`], and checks what a daemon needs on this machine: its data directory with its disk, and its
+/// addresses. Nothing is changed.
 ///
 /// # Errors
 ///
@@ -301,6 +302,12 @@ pub fn load_for_daemon(file: Option<&Path>) -> Result<Loaded, Problems> {
     let dir = &loaded.config.data_dir;
     if let Some(message) = (!dir.as_os_str().is_empty()).then(|| data_dir::problem(dir)).flatten() {
         problems.error(loaded.places.near("data_dir"), "data_dir", message);
+    }
+    for (key, message) in ports::unusable(&loaded.config) {
+        problems.warning(loaded.places.near(&key), &key, message);
+    }
+    for (key, message) in data_dir::short_of_space(&loaded.config) {
+        problems.warning(loaded.places.near(key), key, message);
     }
     finished(loaded, problems)
 }

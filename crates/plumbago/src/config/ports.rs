@@ -1,8 +1,15 @@
-//! Finds ports of this process that cannot be open at the same time, because their addresses overlap.
+//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, addresses that
+//! this machine cannot open, and destinations of the relay that are ports of this process.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::io::{Error, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
-use super::Config;
+use plumbago_relay::Destination;
+
+use super::{Config, me};
+
+/// Only privileged programs may open ports below this one, unless the system is set otherwise.
+const FIRST_FREE_PORT: u16 = 1024;
 
 /// A port of the configuration.
 struct Port<'a> {
@@ -12,8 +19,8 @@ struct Port<'a> {
     is_udp: bool,
 }
 
-/// Finds the ports whose address another port already uses. Returns the key of each setting, and what is wrong with
-/// it.
+/// Finds the ports whose address another port already uses, and relays to this process. Returns the key of each
+/// setting, and what is wrong with it.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     let mut open: Vec<Port<'_>> = Vec::new();
     let mut found = Vec::new();
@@ -26,7 +33,93 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
             None => open.push(port),
         }
     }
+    found.extend(loops(config));
     found
+}
+
+/// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
+/// These are warnings, because the network may not be up yet. Whether another program uses the port is not looked at: it
+/// may be the running daemon.
+pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
+    let ports = listens(config).into_iter();
+    ports.filter_map(|(key, listen, is_udp)| Some((key, why_unusable(listen, is_udp)?))).collect()
+}
+
+fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
+    const THEN: &str = "until this changes, the daemon does not start";
+    if listen.is_empty() {
+        return None;
+    }
+    let address = match listen.to_socket_addrs() {
+        Ok(mut found) => found.next()?,
+        // The section itself reports a text that is no address.
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return None,
+        Err(error) => return Some(format!("{listen} has no address now: {error}; {THEN}")),
+    };
+    // Another port of the same address shows whether the address is one of this machine.
+    let is_privileged = (1..FIRST_FREE_PORT).contains(&address.port());
+    let mut probe = address;
+    probe.set_port(if is_privileged { address.port() } else { 0 });
+    let error = open(probe, is_udp).err()?;
+    match error.kind() {
+        ErrorKind::AddrInUse => None,
+        ErrorKind::AddrNotAvailable => Some(format!(
+            "{} is no address of this machine now; choose one, or 0.0.0.0 for all of them; {THEN}",
+            address.ip()
+        )),
+        ErrorKind::PermissionDenied => Some(format!(
+            "{} may not open port {}; choose a port above {}, or allow the daemon to open it \
+             (AmbientCapabilities=CAP_NET_BIND_SERVICE in a unit of systemd)",
+            me(),
+            address.port(),
+            FIRST_FREE_PORT - 1
+        )),
+        _ => Some(format!("{listen} cannot be opened: {error}; {THEN}")),
+    }
+}
+
+fn open(address: SocketAddr, is_udp: bool) -> Result<(), Error> {
+    if is_udp { UdpSocket::bind(address).map(drop) } else { TcpListener::bind(address).map(drop) }
+}
+
+/// Finds destinations of the relay that are listeners of this process: every point would come back, and be sent again
+/// without end. Names other than `localhost` are not looked up.
+fn loops(config: &Config) -> Vec<(String, String)> {
+    let mut listeners: Vec<(String, SocketAddr)> = Vec::new();
+    for (protocol, section) in config.ingest.tcp.iter() {
+        let addresses = section.listen.iter().filter_map(|listen| listen.to_socket_addrs().ok()?.next());
+        listeners.extend(addresses.map(|address| (format!("ingest.{}.listen", protocol.name), address)));
+    }
+    let mut found = Vec::new();
+    for destination in config.relay.destinations.iter().filter_map(|text| text.parse::<Destination>().ok()) {
+        let addresses = addresses_of(&destination);
+        let own = listeners.iter().find(|(_, listener)| addresses.iter().any(|to| reaches(*to, *listener)));
+        if let Some((key, listener)) = own {
+            let text = format!(
+                "{destination} is {listener} of {key}, so every point would come back and be sent again without end"
+            );
+            found.push(("relay.destinations".to_owned(), text));
+        }
+    }
+    found
+}
+
+/// The addresses of a destination, as far as they are known without a look-up.
+fn addresses_of(destination: &Destination) -> Vec<SocketAddr> {
+    let hosts = match destination.host.parse::<IpAddr>() {
+        Ok(address) => vec![address],
+        Err(_) if destination.host.eq_ignore_ascii_case("localhost") => {
+            vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+        }
+        Err(_) => Vec::new(),
+    };
+    hosts.into_iter().map(|host| SocketAddr::new(host, destination.port)).collect()
+}
+
+fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
+    let is_here = || to.ip().is_loopback() || UdpSocket::bind((to.ip(), 0)).is_ok();
+    let is_same = to.ip() == listener.ip() || includes(listener, to) && is_here();
+    to.port() == listener.port() && is_same
 }
 
 /// Each listening address with its key, and whether it is a UDP address.
@@ -61,7 +154,7 @@ fn describe(port: &Port<'_>, other: &Port<'_>) -> String {
     if address.ip() == other.address.ip() {
         return match port.key == other.key {
             true => format!("{listen} is listed twice"),
-            false => format!("{listen} is taken by {}", other.key),
+            false => format!("{listen} is taken by {}; use another port for one of the two", other.key),
         };
     }
     let is_wide = address.ip().is_unspecified();
@@ -112,6 +205,38 @@ mod tests {
         );
         let twice = problems(&config(["127.0.0.1:1, 127.0.0.1:1", "", "", ""]));
         assert_eq!(twice, [("ingest.line.listen".to_owned(), "127.0.0.1:1 is listed twice".to_owned())]);
+    }
+
+    #[test]
+    fn addresses_of_other_machines_are_found() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let used = taken.local_addr().unwrap().to_string();
+        assert_eq!(unusable(&config([&used, "127.0.0.1:0", "", "no address"])), []);
+        // Addresses for documentation (RFC 5737) belong to no machine.
+        let mut config = config(["127.0.0.1:0, 192.0.2.1:2003", "", "", ""]);
+        config.ingest.udp.listen = "192.0.2.1:2003".into();
+        let found = unusable(&config);
+        let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["ingest.udp.listen", "ingest.line.listen"]);
+        assert!(found[1].1.starts_with("192.0.2.1 is no address of this machine now"), "{found:?}");
+    }
+
+    #[test]
+    fn a_relay_to_this_process_is_found() {
+        let mut config = config(["0.0.0.0:2003", "127.0.0.1:2004", "", ""]);
+        for (destination, is_loop) in [
+            ("line://127.0.0.1:2003", true),
+            ("line://localhost:2003", true),
+            ("pickle://127.0.0.1:2004", true),
+            ("pickle://127.0.0.2:2004", false),
+            ("line://127.0.0.1:2103", false),
+            ("line://192.0.2.1:2003", false),
+            ("line://carbon.example:2003", false),
+        ] {
+            config.relay.destinations = vec![destination.to_owned()];
+            let found = problems(&config);
+            assert_eq!(found.iter().any(|(key, _)| key == "relay.destinations"), is_loop, "{destination}");
+        }
     }
 
     #[test]

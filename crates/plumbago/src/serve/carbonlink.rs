@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
 use async_trait::async_trait;
 use plumbago_api::{Metadata, MetadataError};
 use plumbago_engine::Reader;
@@ -31,8 +30,8 @@ pub(super) fn bind(config: &Config, core: &Core) -> Result<Option<Carbonlink>, F
         settings: Settings::new(core),
     };
     Carbonlink::bind(&config.carbonlink, Arc::new(cache), Arc::clone(&core.clock), &core.registry)
-        .context("the carbonlink port")
-        .map_err(internal)
+        // The error names the setting.
+        .map_err(|error| internal(error.into()))
 }
 
 #[async_trait]

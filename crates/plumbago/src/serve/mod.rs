@@ -402,6 +402,7 @@ fn spawn_chores(config: &Config, core: &Core, sources: &admin::Sources, stop: &C
         registry: core.registry.clone(),
         listeners: sources.listeners.clone(),
         aggregation: sources.stage.as_ref().map(|stage| stage.aggregation.clone()),
+        relay: sources.relay.clone(),
         clock: Arc::clone(&core.clock),
     };
     tokio::spawn(self_metrics::run(config.self_metrics.clone(), source, stop.clone()));
@@ -468,5 +469,5 @@ fn internal(error: anyhow::Error) -> Failure {
 fn start_failure(error: StartError) -> Failure {
     let is_damaged = matches!(&error, StartError::Store(error) if error.kind == ErrorKind::Corrupt);
     let exit = if is_damaged { Exit::Data } else { Exit::Store };
-    Failure::new(exit, anyhow::Error::new(error).context("start"))
+    Failure::new(exit, anyhow::Error::new(error).context("cannot load the names and points of earlier runs"))
 }

@@ -6,15 +6,11 @@ use std::fs;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 use plumbago_telemetry::Registry;
+use plumbago_telemetry::process::cpu_seconds;
 
 /// Adds the self-metrics of the process and of the build to `registry`.
 pub(super) fn register(registry: &Registry) {
     registry.add_text(text);
-}
-
-/// CPU time of the process in seconds; 0 if the system does not show it.
-pub(super) fn cpu_seconds() -> f64 {
-    Process::read().map_or(0.0, |process| process.cpu_seconds)
 }
 
 /// Memory of the process that is in RAM, in bytes; 0 if the system does not show it.
@@ -37,7 +33,7 @@ fn text() -> String {
             "process_cpu_seconds_total",
             "counter",
             "CPU time of the process in user and system mode, in seconds",
-            process.cpu_seconds,
+            cpu_seconds(),
         ),
         (
             "process_start_time_seconds",
@@ -66,7 +62,6 @@ fn text() -> String {
 }
 
 struct Process {
-    cpu_seconds: f64,
     started: f64,
     resident: f64,
     virtual_bytes: f64,
@@ -83,7 +78,6 @@ impl Process {
         let system = |variable| sysconf(variable).ok().flatten().map(|value| value as f64);
         let (ticks, page) = (system(SysconfVar::CLK_TCK)?, system(SysconfVar::PAGE_SIZE)?);
         Some(Self {
-            cpu_seconds: (field(11)? + field(12)?) / ticks,
             started: boot_time()? + field(19)? / ticks,
             virtual_bytes: field(20)?,
             resident: field(21)? * page,

@@ -45,8 +45,9 @@ fn text(found: &CrowdedMetrics, rules: &StorageRules) -> Option<String> {
         (Period::seconds(u64::from(*interval)), Period::seconds(u64::from(raw.resolution)));
     Some(format!(
         "{} or more metrics get several points for each slot of their raw stage, and only the last one is kept: {name} \
-         gets a point every {interval}, but keeps one for every {resolution} ({rule}); retentions that begin with \
-         {interval}:… keep all of them (storage_schemas); existing metrics keep their retention",
+         gets a point every {interval}, but keeps one for every {resolution} ({rule}). To keep all of them, let the \
+         retentions of the rule begin with {interval}:… (storage_schemas) and reload; metrics that exist already get \
+         them by `plumbago rules apply`",
         found.count
     ))
 }

@@ -1,6 +1,7 @@
 //! Adapts the listeners' way into the engine to the API's [`PointWriter`], and the API's port to the listeners'
 //! [`HttpServer`].
 
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,9 +29,13 @@ impl PointWriter for Requests {
         self.writes.write(points, bytes).await.map_err(|error| NotTaken(error.to_string()))
     }
 
-    async fn delete(&self, names: Vec<String>) -> Result<(), NotTaken> {
+    async fn delete(&self, names: Vec<String>, times: Option<Range<i64>>) -> Result<(), NotTaken> {
         let failed = |error: RunError| NotTaken(error.to_string());
-        let parameters = json!({"which": {"names": names}, "confirmed": true});
+        let mut parameters = json!({"which": {"names": names}, "confirmed": true});
+        if let Some(times) = times {
+            parameters["from"] = times.start.into();
+            parameters["until"] = times.end.into();
+        }
         let mut run = self.runs.start("delete", parameters).map_err(failed)?;
         while !run.state.is_over() {
             tokio::time::sleep(LOOK).await;

@@ -91,3 +91,21 @@ fn odd_widths_do_no_harm() {
         assert!(points(&empty, i64::MAX, width).values.is_empty());
     }
 }
+
+/// Python's `sum` starts at 0; its `max` and `min` give the first of equal values.
+#[test]
+fn zeros_have_the_sign_that_graphite_web_gives_them() {
+    let folded = |name: &str, values: &[f64]| fold(values, 2, consolidation(name), 0.0).to_bits();
+    for (name, same, mixed) in [
+        ("average", 0.0_f64, 0.0_f64),
+        ("avg_zero", 0.0, 0.0),
+        ("sum", 0.0, 0.0),
+        ("max", -0.0, -0.0),
+        ("min", -0.0, -0.0),
+        ("first", -0.0, -0.0),
+        ("last", -0.0, 0.0_f64),
+    ] {
+        assert_eq!(folded(name, &[-0.0, -0.0]), same.to_bits(), "{name}");
+        assert_eq!(folded(name, &[-0.0, 0.0]), mixed.to_bits(), "{name}");
+    }
+}

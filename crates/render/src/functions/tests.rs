@@ -92,6 +92,31 @@ fn combining() {
     assert!(shown("sum(nothing)", 0.0).is_empty());
 }
 
+/// Python's `sum` starts at 0; its `max` and `min` give the first of equal values.
+#[test]
+fn zeros_have_the_sign_that_graphite_web_gives_them() {
+    let stored: [Stored; 2] =
+        [("z.a", 60, 60, vec![-0.0, -0.0, 0.0, NAN]), ("z.b", 60, 60, vec![NAN, 0.0, -0.0, -0.0])];
+    for (target, result) in [
+        ("sumSeries(z.*)", "[0.0, 0.0, 0.0, 0.0]"),
+        ("averageSeries(z.*)", "[0.0, 0.0, 0.0, 0.0]"),
+        ("aggregate(z.*,'avg_zero')", "[0.0, 0.0, 0.0, 0.0]"),
+        ("diffSeries(z.*)", "[0.0, 0.0, 0.0, 0.0]"),
+        ("diffSeries(z.a)", "[0.0, 0.0, 0.0, NaN]"),
+        ("maxSeries(z.*)", "[-0.0, -0.0, 0.0, -0.0]"),
+        ("minSeries(z.*)", "[-0.0, -0.0, 0.0, -0.0]"),
+        ("aggregate(z.*,'last')", "[-0.0, 0.0, -0.0, -0.0]"),
+        ("hitcount(z.a,'1min')", "[0.0, 0.0, 0.0, NaN]"),
+        ("integral(z.a)", "[0.0, 0.0, 0.0, NaN]"),
+        ("summarize(z.a,'1min','diff',true)", "[0.0, 0.0, 0.0, NaN]"),
+        ("summarize(z.a,'1min','max',true)", "[-0.0, -0.0, 0.0, NaN]"),
+        ("movingSum(z.a,1)", "[0.0, 0.0, NaN]"),
+    ] {
+        let series = run_over(&stored, target, 0.0).unwrap();
+        assert_eq!(format!("{:?}", series[0].values), result, "{target}");
+    }
+}
+
 #[test]
 fn beyond_graphite_web() {
     let mut wrong = Vec::new();

@@ -1,7 +1,7 @@
 //! The fjall database: slices, state rows and marks share one log, so that a commit is one atomic batch.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fjall::{AbstractTree, Keyspace, KeyspaceCreateOptions, PersistMode};
 use plumbago_fjall_host::{Contents, Settings, pressure, rows_in_order};
@@ -90,10 +90,25 @@ impl Database {
         Ok(Self { fjall, slices, states, marks, memtable_bytes })
     }
 
+    /// Reads the marks. The error names the damaged file and says what to do.
     pub(super) fn marks(&self) -> Result<Marks, SpoolError> {
+        self.read_marks().map_err(|cause| {
+            let directory = self.marks.path();
+            let files = plumbago_fjall_host::damaged_in(directory);
+            let file = files.first().map_or(directory, PathBuf::as_path).display();
+            SpoolError::Corrupt {
+                reason: format!(
+                    "{file} says what was sent, and cannot be read: {cause}. Nothing was changed. Restore the data \
+                     directory from a backup, or run `plumbago repair store --all`: rows that were not sent yet are lost then"
+                ),
+            }
+        })
+    }
+
+    fn read_marks(&self) -> Result<Marks, String> {
         let mut marks = Marks::default();
         for row in self.marks.iter() {
-            let (key, value) = row.into_inner().map_err(damaged_marks)?;
+            let (key, value) = row.into_inner().map_err(|error| error.to_string())?;
             let parsed = match &key[..] {
                 CLOCK => parse_clock(&value).map(|(last_us, newest)| {
                     marks.last_us = last_us;
@@ -114,7 +129,7 @@ impl Database {
                 }
                 _ => None,
             };
-            parsed.ok_or_else(|| damaged_marks(key.escape_ascii()))?;
+            parsed.ok_or_else(|| format!("its row {} has another form", key.escape_ascii()))?;
         }
         Ok(marks)
     }
@@ -317,8 +332,4 @@ fn parse_cursor(value: &[u8]) -> Option<(u32, Option<Id>)> {
 
 fn parse_number(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_be_bytes)
-}
-
-fn damaged_marks(cause: impl std::fmt::Display) -> SpoolError {
-    SpoolError::Corrupt { reason: format!("its marks cannot be read: {cause}") }
 }

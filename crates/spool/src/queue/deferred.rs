@@ -73,7 +73,7 @@ impl Shared {
         if deferred.sums.slices == 0 {
             deferred = Segment::default();
         }
-        arrived.acknowledged_ms = Some(self.now_ms());
+        arrived.acknowledged_ms = Some(self.steady_ms());
         let marks = [(DEFERRED, deferred), (ARRIVED[at], arrived)];
         self.with("retain deferred slices", |database| database.change(rows, &marks))?;
         let mut segments = lock(&self.segments);
@@ -82,8 +82,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops arrived slices once all of a segment were acknowledged before the given time (milliseconds since the
-    /// epoch). The segment that collects new slices is not dropped.
+    /// Drops arrived slices once all of a segment were acknowledged before the given time (milliseconds of the
+    /// steady clock). The segment that collects new slices is not dropped.
     pub(super) fn drop_arrived(&self, acknowledged_before_ms: i64) -> Result<(), SpoolError> {
         let other = {
             let segments = lock(&self.segments);

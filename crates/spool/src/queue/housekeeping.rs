@@ -65,7 +65,7 @@ impl Shared {
 
     /// Drops segments that were retained for long enough.
     fn drop_expired(&self) -> Result<(), SpoolError> {
-        let now_ms = self.clock.now_ms();
+        let now_ms = self.steady_ms();
         {
             let mut dropped_ms = lock(&self.dropped_ms);
             if (0..DROP_EVERY_MS).contains(&now_ms.saturating_sub(*dropped_ms)) {

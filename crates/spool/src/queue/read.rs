@@ -33,7 +33,7 @@ impl Shared {
         visit: &mut dyn FnMut(usize, i64, &[u8]),
     ) -> Result<(), SpoolError> {
         let since_ms =
-            acknowledged_within.map_or(i64::MIN, |within| self.now_ms() - within.as_millis() as i64);
+            acknowledged_within.map_or(i64::MIN, |within| self.steady_ms() - within.as_millis() as i64);
         for segment in self.readable_segments(since_ms) {
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {

@@ -202,7 +202,7 @@ impl Shared {
     pub(super) fn resend(&self, servers: &[Uuid], since_us: i64) -> Result<u64, SpoolError> {
         let bytes = {
             let mut resend = lock(&self.resend);
-            let (from, until) = lock(&self.segments).sent_since(since_us);
+            let (from, until) = lock(&self.segments).sent_since(self.steady_us(since_us));
             let mut next = resend.clone();
             servers.iter().for_each(|server| next.add(*server, from, until));
             let bytes = left(&next, &lock(&self.segments));

@@ -47,7 +47,7 @@ pub(super) struct Segment {
     /// Timestamps of the oldest and the newest slice, in microseconds since the epoch.
     pub(super) first_us: i64,
     pub(super) last_us: i64,
-    /// When the last slice of the segment was acknowledged, in milliseconds since the epoch; not stored.
+    /// When the last slice of the segment was acknowledged, in milliseconds of the steady clock; not stored.
     pub(super) acknowledged_ms: Option<i64>,
 }
 
@@ -92,9 +92,7 @@ pub(super) struct Segments {
     /// The segment [`DEFERRED`].
     pub(super) deferred: Segment,
     pub(super) open: u32,
-    /// When the open segment was begun, in milliseconds since the epoch.
-    pub(super) opened_ms: i64,
-    /// The same time on the monotonic clock. It decides how long slices linger, because the clock of points may jump.
+    /// When the open segment was begun. Not on the clock of points, which may jump: it decides how long slices linger.
     pub(super) opened: Instant,
     /// The segment being sent; all before it are acknowledged.
     pub(super) sending: u32,
@@ -150,7 +148,7 @@ impl Segments {
         kept.map_or(self.sending, |(number, _)| *number)
     }
 
-    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds since the epoch):
+    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds of the steady clock):
     /// the first of these segments, and the one after the last.
     pub(super) fn sent_since(&self, since_us: i64) -> (u32, u32) {
         // By the time of the acknowledgement, as for retention: rows that were committed long before it,

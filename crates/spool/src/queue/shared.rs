@@ -60,12 +60,13 @@ pub(super) struct Shared {
     pub(super) segments: Mutex<Segments>,
     /// What is being sent again.
     pub(super) resend: Mutex<Resend>,
+    /// When expired slices were last dropped, in milliseconds of the steady clock.
     pub(super) dropped_ms: Mutex<i64>,
     pub(super) trouble: Mutex<Option<String>>,
     pub(super) refusals: Throttle,
     /// New slices are sent at once instead of waiting for more.
     pub(super) hurries: AtomicBool,
-    /// The time, in milliseconds since the epoch, up to which no server is known to have lost rows. Retained slices
+    /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows. Retained slices
     /// expire as if this were the current time.
     pub(super) released_ms: AtomicI64,
     /// The servers keep a commit log.
@@ -86,9 +87,9 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        let segments = recover(&database, marks, clock.now_ms()).map_err(|error| SpoolError::Corrupt {
-            reason: format!("the segment that was open cannot be closed: {error}"),
-        })?;
+        // The start writes here, so the reason may be a full disk.
+        let segments = recover(&database, marks, clock.steady_ms())
+            .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
             dir: dir.to_owned(),
             config,
@@ -231,7 +232,6 @@ impl Shared {
         self.with("close a segment", |database| database.mark_closed(number, segment))?;
         let mut segments = lock(&self.segments);
         segments.open = number + 1;
-        segments.opened_ms = self.clock.now_ms();
         segments.opened = Instant::now();
         Ok(())
     }
@@ -255,7 +255,7 @@ impl Shared {
             if at.segment > segments.sending {
                 segments.sending = at.segment;
                 segments.sent = Sums::default();
-                segments.acknowledge_before(at.segment, self.clock.now_ms());
+                segments.acknowledge_before(at.segment, self.steady_ms());
             }
             segments.sent_id = at.id;
         }
@@ -335,8 +335,15 @@ impl Shared {
         }
     }
 
-    pub(super) fn now_ms(&self) -> i64 {
-        self.clock.now_ms()
+    /// The time by which retention is measured. The wall clock may be set meanwhile.
+    pub(super) fn steady_ms(&self) -> i64 {
+        self.clock.steady_ms()
+    }
+
+    /// A time in microseconds since the epoch as one of the steady clock.
+    pub(super) fn steady_us(&self, wall_us: i64) -> i64 {
+        let difference_ms = self.clock.steady_ms().saturating_sub(self.clock.now_ms());
+        wall_us.saturating_add(difference_ms.saturating_mul(1000))
     }
 
     pub(super) fn disk_bytes(&self) -> u64 {
@@ -370,7 +377,7 @@ pub(super) fn open(host: &Host<Database>, memtable_bytes: u64) -> Result<(Marks,
     let broken = || SpoolError::unavailable("it is open already");
     let opening = host.begin()?.ok_or_else(broken)?;
     let database = Database::with(opening.database().clone(), memtable_bytes)
-        .map_err(|error| SpoolError::Corrupt { reason: error.to_string() })?;
+        .map_err(|error| SpoolError::Open(HostError::opening(host.dir(), error)))?;
     let marks = database.marks()?;
     let newest = u64::try_from(marks.last_us).unwrap_or(0);
     Ok((marks, opening.finish(database, newest)?))
@@ -392,7 +399,6 @@ fn recover(database: &Database, marks: Marks, now_ms: i64) -> fjall::Result<Segm
         all,
         deferred: marks.deferred,
         open,
-        opened_ms: now_ms,
         opened: Instant::now(),
         sending: sending.max(marks.live_from).max(DEFERRED + 1),
         sent_id,

@@ -24,6 +24,23 @@ pub struct SenderConfig {
     pub retry_deferred_every: Duration,
 }
 
+impl SenderConfig {
+    /// Checks the section. Returns one text of the form `key: message` per problem.
+    pub fn problems(&self) -> Vec<String> {
+        let pauses = [
+            ("retry_first", self.retry_first),
+            ("retry_max", self.retry_max),
+            ("retry_deferred_every", self.retry_deferred_every),
+        ];
+        let zeros = pauses.into_iter().filter(|(_, pause)| pause.is_zero());
+        zeros
+            .map(|(key, _)| {
+                format!("sender.{key}: must not be 0: a server that fails would be asked without a pause")
+            })
+            .collect()
+    }
+}
+
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
@@ -44,5 +61,12 @@ mod tests {
         let config: SenderConfig = serde_json::from_str(r#"{"defer_after": "5m"}"#).unwrap();
         assert_eq!(config, SenderConfig { defer_after: Duration::from_secs(300), ..SenderConfig::default() });
         assert!(serde_json::from_str::<SenderConfig>(r#"{"defer_after": 5}"#).is_err());
+    }
+
+    #[test]
+    fn retries_have_a_pause() {
+        assert_eq!(SenderConfig::default().problems(), Vec::<String>::new());
+        let config = SenderConfig { retry_first: Duration::ZERO, ..SenderConfig::default() };
+        assert!(config.problems()[0].starts_with("sender.retry_first: must not be 0"));
     }
 }

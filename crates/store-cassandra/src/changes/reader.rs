@@ -47,8 +47,10 @@ pub(crate) struct FeedReader {
     buckets: BTreeMap<i64, Bucket>,
     /// Rows that were read and not returned yet.
     found: Vec<Row>,
-    /// Whether rows expired before they were read. Not returned yet.
+    /// Whether rows expired, or looked old, before they were read. Not returned yet.
     missed: bool,
+    /// When the last poll began, in seconds since the epoch.
+    polled: i64,
 }
 
 /// What was read of a bucket.
@@ -68,6 +70,9 @@ impl FeedReader {
     }
 
     fn over(source: Arc<dyn FeedRows>, clock: Arc<dyn Clock>, origin: Uuid, since: i64) -> Self {
+        let now = clock.now();
+        // The clock of the process before may have been ahead.
+        let (missed, since) = (since > now + LATE_SECONDS, since.min(now));
         let from = since - LATE_SECONDS;
         Self {
             source,
@@ -79,8 +84,21 @@ impl FeedReader {
             first: bucket_of(from),
             buckets: BTreeMap::new(),
             found: Vec::new(),
-            missed: false,
+            missed,
+            polled: i64::MIN,
         }
+    }
+
+    /// Begins anew if our clock was far ahead at the last poll. What others wrote meanwhile looked old and was not read,
+    /// and what they write now would look old too.
+    fn follow_clock(&mut self, now: i64) {
+        if now.saturating_add(LATE_SECONDS) < self.polled {
+            (self.from, self.read_until, self.swept) = (now - LATE_SECONDS, now, None);
+            self.first = bucket_of(self.from);
+            self.buckets.clear();
+            self.missed = true;
+        }
+        self.polled = now;
     }
 
     /// Skips the time for which the feed no longer keeps rows.
@@ -160,6 +178,7 @@ impl FeedReader {
 impl ChangeFeed for FeedReader {
     async fn poll(&mut self) -> Result<Changes, StoreError> {
         let now = self.clock.now();
+        self.follow_clock(now);
         self.skip_expired(now);
         // Changes nothing unless our clock went back.
         self.first = self.first.min(bucket_of(now - LATE_SECONDS));

@@ -8,6 +8,7 @@ use plumbago_store::{
 };
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::Factor;
+use plumbago_tests::rounds::seeds;
 use plumbago_tests::wait::HANG;
 use tokio::time::timeout;
 
@@ -61,6 +62,13 @@ fn without_hints() -> Options {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_lags_decides_nothing() {
+    for seed in seeds(1, 1) {
+        lagging_replica(seed).await;
+    }
+}
+
+/// The seed decides on the names, and so on the partitions and the order of their replicas.
+async fn lagging_replica(seed: u64) {
     let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };
     let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "levels");
     keyspace.config.contact_points = cluster.contact_points();
@@ -71,8 +79,8 @@ async fn a_replica_that_lags_decides_nothing() {
 
     cluster.node(2).kill();
     let past = now() / 3600 - 2;
-    let raw: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("raw{n}"), 0, past, 0.0)).collect();
-    let ours: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("sum{n}"), 1, past, 40.0)).collect();
+    let raw: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("raw{seed}.{n}"), 0, past, 0.0)).collect();
+    let ours: Vec<WriteBatch> = (0..READS).map(|n| hour(&format!("sum{seed}.{n}"), 1, past, 40.0)).collect();
     for batch in raw.iter().chain(&ours) {
         let written = async {
             while store.writer().write_at(batch, store.writer().next_timestamp_us()).await.is_err() {}

@@ -3,8 +3,10 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod clocks;
 mod common;
 mod conformance;
+mod copies;
 mod datacenters;
 mod find;
 mod levels;

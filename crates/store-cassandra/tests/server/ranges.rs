@@ -6,6 +6,7 @@ use plumbago_cassandra_node::{Options, server};
 use plumbago_model::{Aggregation, MetricId, Period, Stage};
 use plumbago_store::{Run, WriteBatch};
 use plumbago_store_cassandra::CassandraStore;
+use plumbago_tests::rounds::seeds;
 use plumbago_tests::wait::HANG;
 use tokio::time::timeout;
 
@@ -17,11 +18,12 @@ const SLOTS: u32 = 50;
 /// Writes that are timed together.
 const WRITES: u32 = 20;
 
-fn batch() -> WriteBatch {
+/// The seed decides on the names, and so on the partitions and their nodes.
+fn batch(seed: u64) -> WriteBatch {
     let mut batch = WriteBatch::default();
     for metric in 0..METRICS {
         let run = Run {
-            id: MetricId::of(&format!("ranges.{metric}")),
+            id: MetricId::of(&format!("ranges.{seed}.{metric}")),
             stage: RAW,
             stage_index: 0,
             aggregation: Aggregation::Average,
@@ -48,6 +50,12 @@ async fn timed(store: &CassandraStore, batch: &WriteBatch) -> (Duration, Vec<usi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_a_dead_node_are_refused_at_once() {
+    for seed in seeds(1, 1) {
+        dead_node(seed).await;
+    }
+}
+
+async fn dead_node(seed: u64) {
     let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
     let Some(mut cluster) = server::cluster_for_test(3, &options) else { return };
     let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "ranges");
@@ -55,7 +63,7 @@ async fn rows_of_a_dead_node_are_refused_at_once() {
     keyspace.config.request_timeout = Period::seconds(3);
     let store = keyspace.store().await;
     keyspace.sync(&store, &["60s:1d"]).await;
-    let batch = batch();
+    let batch = batch(seed);
     let (_, refused) = timed(&store, &batch).await;
     assert_eq!(refused, [0_usize; 0]);
     let (before, _) = timed(&store, &batch).await;

@@ -41,9 +41,22 @@ pub async fn made_and_checked(mut keyspace: Keyspace) {
     assert_eq!((plan.statements, plan.differences), (vec![], vec![]));
     assert_eq!(plan.notes.len(), 1);
 
+    commit_log_is_followed(&store, &keyspace).await;
     compression_is_chosen(&store, &keyspace).await;
     differences_are_weighed(&store, &keyspace).await;
     keyspace.drop().await;
+}
+
+/// An operator switches the commit log off and on again.
+async fn commit_log_is_followed(store: &CassandraStore, keyspace: &Keyspace) {
+    assert_eq!(store.keeps_commit_log().await.unwrap(), Some(true));
+    let session = keyspace.session().await;
+    for keeps in [false, true] {
+        let name = &keyspace.config.keyspace;
+        let text = format!("ALTER KEYSPACE \"{name}\" WITH durable_writes = {keeps}");
+        session.query_unpaged(text, ()).await.unwrap();
+        assert_eq!(store.keeps_commit_log().await.unwrap(), Some(keeps));
+    }
 }
 
 /// A new table gets the compression, and the server takes the statements for those that exist.

@@ -9,7 +9,7 @@ use plumbago_tests::wait::wait_until;
 
 use super::super::disk::Walks;
 use super::super::{amount, setup, unsent};
-use super::table::{Row, heading, shown};
+use super::row::{Row, heading, shown};
 use super::{MINUTES, PERIOD, bytes_of_tables, json_of, kairosdb_on, node, object, process_of, same_points};
 use super::{send, setup_of, wait_idle, whole_period};
 

@@ -15,7 +15,7 @@ use super::cities_data::{
     names_and_memory, of_cities, query, series,
 };
 use super::client::{Client, Repeat, time};
-use super::table::{Row, heading, shown};
+use super::row::{Row, heading, shown};
 use super::{PERIOD, QUERY, QUERY_TAGS, bytes_of_tables, json_of, kairosdb_on, node, process_of, results};
 use super::{same_results, send, setup_of, wait_idle, whole_period};
 

@@ -11,7 +11,7 @@ use plumbago_tests::daemon::Setup;
 use serde_json::Value;
 
 use super::super::{amount, cpu_of};
-use super::table::{Row, heading, shown};
+use super::row::{Row, heading, shown};
 use super::{MINUTES, json_of, kairosdb_on, node, object, process_of, same_points, send, setup_of};
 use super::{wait_idle, whole_period};
 

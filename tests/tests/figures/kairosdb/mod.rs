@@ -12,7 +12,7 @@ mod cities_data;
 mod client;
 mod import;
 mod reads;
-mod table;
+mod row;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};

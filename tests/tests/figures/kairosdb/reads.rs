@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::amount;
 use super::client::{Repeat, time};
-use super::table::{Row, heading};
+use super::row::{Row, heading};
 use super::{MINUTES, QUERY, count_and_sum, kairosdb_on, node, now, object, process_of, same_results, send};
 use super::{setup_of, wait_idle};
 

@@ -9,7 +9,7 @@ use plumbago_tests::http;
 use serde_json::Value;
 
 use super::super::{amount, cpu_of};
-use super::table::{Row, heading};
+use super::row::{Row, heading};
 use super::{MINUTES, json_of, kairosdb_on, node, now, process_of, same_points, setup_of};
 
 /// Points of a request.

@@ -1,6 +1,6 @@
 //! The work of an operator besides ingest and queries: aggregation rules, quotas, relaying, deletion, import and
 //! export of whisper files, and the migration from carbon. Each test asserts that nothing is lost or wrong, and
-//! prints its ratios as `figure | target | measured | met`. The variables with the sizes are in
+//! prints its ratios. The variables with the sizes are in
 //! `docs/measurements.md`, "Operations".
 
 mod aggregation;
@@ -18,17 +18,19 @@ use std::time::{Duration, Instant};
 
 use plumbago_tests::send::LineSender;
 
+use super::table;
+
 /// Portions that a paced sender sends in a second.
 const PORTIONS: u64 = 100;
 
 /// Prints the names of the columns.
 fn columns() {
-    println!("\nfigure | target | measured | met");
+    table::head(&["figure", "target", "measured", "met"]);
 }
 
 /// Prints a figure.
-fn figure(what: &str, target: &str, measured: &str, met: bool) {
-    println!("{what} | {target} | {measured} | {}", if met { "yes" } else { "no" });
+fn figure(what: &str, target: &str, measured: &str, is_met: bool) {
+    println!("{}", table::row(&[what, target, measured, table::met(is_met)]));
 }
 
 /// Prints a ratio that must be at most `limit`.

@@ -1,12 +1,13 @@
 //! KairosDB's deletions: `POST /api/v1/datapoints/delete` and `DELETE /api/v1/metric/{name}`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use plumbago_kairosdb::kairos::Metric;
+use plumbago_kairosdb::kairos::{Metric, Query};
 
 use super::read::{names_of, parse};
 use super::shape::{Failure, Protocol};
@@ -16,7 +17,7 @@ use crate::state::Api;
 /// A query that starts at this time or before it means all time: clients send 0 or 1.
 const BEGINNING_MS: i64 = 1;
 
-/// Answers `/api/v1/datapoints/delete`: whole series that a query selects.
+/// Answers `/api/v1/datapoints/delete`: the points that a query selects, or whole series if it is for all time.
 pub(crate) async fn delete(api: Arc<Api>, request: Request) -> Response {
     if request.method() != Method::POST {
         return Protocol::Kairos.wrong_method("POST");
@@ -30,7 +31,7 @@ pub(crate) async fn delete_metric(api: Arc<Api>, request: Request) -> Response {
     let name = path.rsplit_once('/').map_or("", |(_, name)| name);
     let metric = Metric::named(&percent_decode_str(name).decode_utf8_lossy());
     let outcome = match allowed(&api, &request) {
-        Ok(()) => all_of(&api, &[metric]).await,
+        Ok(()) => delete_of(&api, &[metric], None).await,
         Err(failure) => Err(failure),
     };
     shaped(outcome)
@@ -48,13 +49,19 @@ async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     let body = params::body(request, &api.limits()).await?;
     let now_ms = api.clock.now_ms();
     let query = parse(&body, now_ms)?;
-    if query.start_ms > BEGINNING_MS || query.end_ms < now_ms {
-        return Err(Failure::new(
-            StatusCode::BAD_REQUEST,
-            "only whole series are deleted here: set start_absolute to 0 and leave the end out",
-        ));
+    let is_whole = query.start_ms <= BEGINNING_MS && query.end_ms >= now_ms;
+    let times = if is_whole { None } else { Some(seconds(&query)) };
+    if times.as_ref().is_some_and(Range::is_empty) {
+        // It lies between two seconds, or before 1970.
+        return Ok(());
     }
-    all_of(api, &query.metrics).await
+    delete_of(api, &query.metrics, times).await
+}
+
+/// The whole seconds between both ends of a query, which belong to it. Points have whole seconds.
+fn seconds(query: &Query) -> Range<i64> {
+    let start = query.start_ms.saturating_add(999).div_euclid(1000).max(0);
+    start..query.end_ms.div_euclid(1000).saturating_add(1)
 }
 
 fn allowed(api: &Api, request: &Request) -> Result<(), Failure> {
@@ -65,7 +72,7 @@ fn allowed(api: &Api, request: &Request) -> Result<(), Failure> {
     Ok(api.users.refuse_write(request)?)
 }
 
-async fn all_of(api: &Arc<Api>, metrics: &[Metric]) -> Result<(), Failure> {
+async fn delete_of(api: &Arc<Api>, metrics: &[Metric], times: Option<Range<i64>>) -> Result<(), Failure> {
     api.check_tags()?;
     let mut names = Vec::new();
     for metric in metrics {
@@ -76,6 +83,6 @@ async fn all_of(api: &Arc<Api>, metrics: &[Metric]) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());
     }
-    let deleted = api.writer.delete(names).await;
+    let deleted = api.writer.delete(names, times).await;
     deleted.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))
 }

@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use plumbago_kairosdb::kairos::answer::{self, Column, Most};
 use plumbago_kairosdb::kairos::{Metric, Query, TagValue};
 use plumbago_kairosdb::{VERSION, names};
-use plumbago_model::Series;
+use plumbago_store::Weighted;
 use serde_json::{Value, json};
 
 use super::reading::{self, Reading, add_untagged, expression, find};
@@ -22,9 +22,9 @@ use crate::state::Api;
 /// Maximum number of points that `gaps` may make.
 const MADE_MAX: usize = 1_000_000;
 
-/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its
-/// time, the aggregated point, and its text.
-const POINT_COST: usize = 9;
+/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read with its sum and
+/// number, the same with its time, the aggregated point, and its text.
+const POINT_COST: usize = 15;
 
 /// Answers `/api/v1/datapoints/query`.
 pub(crate) async fn query(api: Arc<Api>, request: Request) -> Response {
@@ -173,7 +173,7 @@ async fn ask(api: &Arc<Api>, query: Query, only_tags: bool) -> Result<String, Fa
             answers.push(answer::tags(metric, &names));
             continue;
         }
-        let columns = reading.columns(names, from, until, |series| column(series, &query)).await?;
+        let columns = reading.columns(names, from, until, |read| column(read, &query)).await?;
         answers.push(aggregated(api, &query, at, columns, now_ms).await?);
     }
     Ok(answer::whole(&answers))
@@ -235,8 +235,8 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
 }
 
 /// The points of a series that lie within the query.
-fn column(series: &Series, query: &Query) -> Column {
+fn column(read: &Weighted, query: &Query) -> Column {
     let within = |ms: &i64| (query.start_ms..=query.end_ms).contains(ms);
-    let points = reading::points(series).filter(|(ms, _)| within(ms));
-    Column { name: series.name.to_string(), points: points.collect() }
+    let points = reading::amounts(read).filter(|(ms, _)| within(ms));
+    Column { name: read.series.name.to_string(), points: points.collect() }
 }

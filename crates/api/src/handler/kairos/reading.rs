@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use plumbago_kairosdb::kairos::Amount;
 use plumbago_kairosdb::names;
 use plumbago_model::Series;
-use plumbago_store::FetchRequest;
+use plumbago_store::{FetchRequest, Weighted};
 
 use crate::error::{ApiError, beyond};
 use crate::handler::tag_search;
@@ -50,13 +51,14 @@ impl<'a> Reading<'a> {
         until.min(self.now + AHEAD)
     }
 
-    /// Reads series after `from` and up to `until`, in seconds since the epoch, and makes a column of each.
+    /// Reads series after `from` and up to `until`, in seconds since the epoch, and makes a column of each. xFilesFactor
+    /// hides no values: a slot with a point has a value for both protocols.
     pub(in crate::handler) async fn columns<C>(
         &mut self,
         names: Vec<String>,
         from: i64,
         until: i64,
-        column: impl Fn(&Series) -> C,
+        column: impl Fn(&Weighted) -> C,
     ) -> Result<Vec<C>, ApiError> {
         let mut columns = Vec::with_capacity(names.len());
         if until <= from {
@@ -65,8 +67,8 @@ impl<'a> Reading<'a> {
         for part in names.chunks(SERIES_PER_READ) {
             let names = part.iter().map(|name| Arc::from(name.as_str())).collect();
             let request = FetchRequest { names, from, until, now: self.now };
-            let series = self.api.source.fetch(&request).await?;
-            let slots: usize = series.iter().map(|series| series.values.len()).sum();
+            let series = self.api.source.fetch_weighted(&request).await?;
+            let slots: usize = series.iter().map(|one| one.series.values.len()).sum();
             self.points += slots;
             if self.points > self.api.limits().points {
                 return Err(beyond("points", "points", self.api.limits().points));
@@ -83,6 +85,18 @@ pub(in crate::handler) fn points(series: &Series) -> impl Iterator<Item = (i64, 
     let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
     let points = series.values.iter().enumerate().map(move |(at, value)| (time(at), *value));
     points.filter(|(_, value)| value.is_finite())
+}
+
+/// The same points, each with the sum and the number of the points behind it.
+pub(in crate::handler) fn amounts(read: &Weighted) -> impl Iterator<Item = (i64, Amount)> + '_ {
+    let Weighted { series, weights } = read;
+    let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
+    let amount = |at: usize, value: f64| match weights.get(at) {
+        Some((sum, count)) if sum.is_finite() => Amount { value, sum: *sum, count: (*count).max(1) },
+        _ => Amount::from(value),
+    };
+    let known = series.values.iter().enumerate().filter(|(_, value)| value.is_finite());
+    known.map(move |(at, value)| (time(at), amount(at, *value)))
 }
 
 /// The tag expression that matches any of the given values of a tag. All are encoded. `None` stands for any value.
@@ -139,6 +153,17 @@ mod tests {
             let regex = regex_like(&escaped(text));
             assert_eq!(regex, text, "{text}");
         }
+    }
+
+    #[test]
+    fn points_of_coarse_slots() {
+        let series = Series { name: "m".into(), start: 60, step: 60, values: vec![2.0, f64::NAN, 3.0] };
+        let raw = Weighted { series: series.clone(), weights: Vec::new() };
+        let of = |read: &Weighted| amounts(read).collect::<Vec<_>>();
+        assert_eq!(of(&raw), [(60_000, Amount::from(2.0)), (180_000, Amount::from(3.0))]);
+        let coarse = Weighted { series, weights: vec![(8.0, 4), (0.0, 0), (3.0, 1)] };
+        let first = Amount { value: 2.0, sum: 8.0, count: 4 };
+        assert_eq!(of(&coarse), [(60_000, first), (180_000, Amount::from(3.0))]);
     }
 
     /// What the escapes stand for.

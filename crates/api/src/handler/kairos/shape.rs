@@ -53,6 +53,11 @@ impl Protocol {
         response
     }
 
+    /// An error of the API in the form that the clients of the protocol know.
+    pub(crate) fn error(self, error: ApiError) -> Response {
+        self.failure(&error.into())
+    }
+
     /// An answer of JSON, or the failure in the form that the clients know.
     pub(crate) fn answer(self, answer: Result<String, Failure>) -> Response {
         match answer {

@@ -44,7 +44,7 @@ async fn answered(api: &Arc<Api>, request: Request) -> Result<String, Failure> {
         reading.count(names.len())?;
         let (from, until) = query.scan(sub);
         let (from, until) = (from - 1, reading.end(until - 1));
-        let columns = reading.columns(names, from, until, |series| column(series, from, until)).await?;
+        let columns = reading.columns(names, from, until, |read| column(&read.series, from, until)).await?;
         let (text, left) = aggregated(api, &query, at, columns, most).await?;
         results.push(text);
         most = left;

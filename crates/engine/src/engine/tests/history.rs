@@ -150,3 +150,30 @@ async fn a_history_that_could_not_be_stored_is_stored_by_a_repetition() {
     assert_eq!(engine.contains(&["sum.b"]).await.unwrap(), [false]);
     world.stop(engine).await;
 }
+
+/// Whisper's sum of an open window starts at 0. A raw slot and a closed window keep the -0.0 of their file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn zeros_of_a_file_have_the_sign_that_whisper_shows() {
+    let open = START / 10 * 10;
+    let closed = open - 10;
+    for method in ["average", "sum"] {
+        let world = World::new();
+        let (engine, _) = world.start().await;
+        world.clock.set(START + 5);
+        let stage = |resolution: u32, of_open: f64| HistoryStage {
+            resolution,
+            points: vec![(closed as u32, -0.0), (open as u32, of_open)],
+            ..HistoryStage::default()
+        };
+        let stages = vec![stage(1, -0.0), stage(10, 0.0)];
+        let history = History { name: "zero".to_owned(), config: config(method), stages };
+        engine.take(vec![history], HistoryOptions::default()).await.unwrap();
+        for (seconds, of_open) in [(900, -0.0_f64), (9000, 0.0)] {
+            let shown = shown(&engine, "zero", seconds).await;
+            let bits: Vec<(i64, u64)> = shown.iter().map(|(time, value)| (*time, value.to_bits())).collect();
+            let expected = [(closed, (-0.0_f64).to_bits()), (open, of_open.to_bits())];
+            assert_eq!(bits, expected, "{method}, {seconds} s");
+        }
+        world.stop(engine).await;
+    }
+}

@@ -1,8 +1,8 @@
 //! Aggregators that look at one point, or at a point and those before it.
 
-use super::{Compare, Sample, Threshold};
+use super::{Amount, Compare, Sample, Threshold};
 
-pub(super) fn each(points: Vec<Sample>, change: impl Fn(f64) -> f64) -> Vec<Sample> {
+pub(super) fn each(points: Vec<Sample>, change: impl Fn(Amount) -> Amount) -> Vec<Sample> {
     points.into_iter().map(|(ms, value)| (ms, value.map(&change))).collect()
 }
 
@@ -23,20 +23,44 @@ pub(super) fn pairs(
                  such as sum, in front of it."
             ));
         }
-        Ok((pair[1].0, Some(value(pair[0], pair[1]))))
+        Ok((pair[1].0, Some(Amount::from(value(pair[0], pair[1])))))
     });
     made.collect()
 }
 
 pub(super) fn diff(points: &[Sample]) -> Vec<Sample> {
     let known: Vec<(i64, f64)> = known(points).collect();
-    known.windows(2).map(|pair| (pair[1].0, Some(pair[1].1 - pair[0].1))).collect()
+    known.windows(2).map(|pair| (pair[1].0, Some(Amount::from(pair[1].1 - pair[0].1)))).collect()
 }
 
+/// The means of `size` points at a time. The values are cut into blocks of `size`. What is summed is the end of one block
+/// and the beginning of the next, so that the work does not grow with `size`, and no digits are lost by subtraction.
 pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     let known: Vec<(i64, f64)> = known(points).collect();
-    let mean = |window: &[(i64, f64)]| window.iter().map(|(_, value)| value).sum::<f64>() / size as f64;
-    known.windows(size).map(|window| (window[size - 1].0, Some(mean(window)))).collect()
+    if size == 0 || known.len() < size {
+        return Vec::new();
+    }
+    // For each value the sum from it to the end of its block, and from the beginning of its block to it.
+    let mut ends: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
+    let mut beginnings = ends.clone();
+    ends.chunks_mut(size).for_each(|block| add_up(block.iter_mut().rev()));
+    beginnings.chunks_mut(size).for_each(|block| add_up(block.iter_mut()));
+    let mean = |last: usize| {
+        let first = last + 1 - size;
+        let sum = if first.is_multiple_of(size) { ends[first] } else { ends[first] + beginnings[last] };
+        sum / size as f64
+    };
+    let last = known.iter().enumerate().skip(size - 1);
+    last.map(|(last, (ms, _))| (*ms, Some(Amount::from(mean(last))))).collect()
+}
+
+/// Replaces each value by the sum up to it.
+fn add_up<'a>(values: impl Iterator<Item = &'a mut f64>) {
+    let mut sum = 0.0;
+    for value in values {
+        sum += *value;
+        *value = sum;
+    }
 }
 
 pub(super) fn trim(mut points: Vec<Sample>, first: bool, last: bool) -> Vec<Sample> {
@@ -59,7 +83,7 @@ pub(super) fn filter(mut points: Vec<Sample>, compare: Compare, threshold: f64) 
         Compare::Equal => value == threshold,
         Compare::Ne => value != threshold,
     };
-    points.retain(|(_, value)| !value.is_some_and(matches));
+    points.retain(|(_, value)| !value.is_some_and(|one| matches(one.value)));
     points
 }
 
@@ -73,5 +97,5 @@ pub(super) fn score(value: f64, thresholds: &[Threshold], descending: bool) -> f
 }
 
 fn known(points: &[Sample]) -> impl Iterator<Item = (i64, f64)> + '_ {
-    points.iter().filter_map(|(ms, value)| Some((*ms, (*value)?)))
+    points.iter().filter_map(|(ms, value)| Some((*ms, (*value)?.value)))
 }

@@ -1,8 +1,8 @@
 //! Aggregators over ranges of time.
 
-use super::{Fold, Sample, Sampling, Span, Stamp};
+use super::{Amount, Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;
-use crate::statistics::{at_position, squares};
+use crate::statistics::{at_position, squares, sum};
 
 pub(super) fn apply(
     sampling: &Sampling,
@@ -32,28 +32,35 @@ pub(super) fn apply(
             Stamp::Start => from,
             Stamp::End => until,
         };
-        made.push((at, value(fold, group)));
+        made.push((at, value(fold, group).map(Amount::from)));
     }
     Ok(made)
 }
 
 fn values(group: &[Sample]) -> impl Iterator<Item = f64> + '_ {
-    group.iter().filter_map(|(_, value)| *value)
+    group.iter().filter_map(|(_, value)| Some((*value)?.value))
 }
 
-/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted.
+/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted. Slots of
+/// a coarse stage count with all their points in sums, means and counts, and with their value in all else.
 fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
     let known = values(group).count();
+    let value_of = |sample: &Sample| Some(sample.1?.value);
     match fold {
-        Fold::Count => return Some(group.len() as f64),
-        Fold::First => return group.first().and_then(|(_, value)| *value),
-        Fold::Last => return group.last().and_then(|(_, value)| *value),
+        Fold::Count => {
+            let count = |(_, one): &Sample| one.map_or(1.0, |one| f64::from(one.count));
+            return Some(group.iter().map(count).sum::<f64>());
+        }
+        Fold::First => return group.first().and_then(value_of),
+        Fold::Last => return group.last().and_then(value_of),
         _ if known == 0 => return None,
         _ => {}
     }
-    let mean = || values(group).sum::<f64>() / known as f64;
+    let sum = || sum(group.iter().filter_map(|(_, one)| Some((*one)?.sum)));
+    let count = || group.iter().filter_map(|(_, one)| Some(f64::from((*one)?.count))).sum::<f64>();
+    let mean = || sum() / count();
     Some(match fold {
-        Fold::Sum => values(group).sum(),
+        Fold::Sum => sum(),
         Fold::Min => values(group).fold(f64::INFINITY, f64::min),
         Fold::Max => values(group).fold(f64::NEG_INFINITY, f64::max),
         Fold::Dev(around) => {
@@ -75,9 +82,9 @@ fn deviation(group: &[Sample], known: usize) -> f64 {
 
 /// One or two points pass. Of more, the fitted line's values at the first and the last time.
 fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
-    let group: Vec<(i64, f64)> = group.iter().filter_map(|(ms, value)| Some((*ms, (*value)?))).collect();
+    let group: Vec<(i64, f64)> = group.iter().filter_map(|(ms, one)| Some((*ms, (*one)?.value))).collect();
     if group.len() <= 2 {
-        made.extend(group.iter().map(|(ms, value)| (*ms, Some(*value))));
+        made.extend(group.iter().map(|(ms, value)| (*ms, Some(Amount::from(*value)))));
         return;
     }
     // Times from the first on, so that their squares keep all digits.
@@ -90,7 +97,7 @@ fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
     let xy: f64 = group.iter().map(|(ms, value)| (x(*ms) - mean_x) * (value - mean_y)).sum();
     let slope = if xx > 0.0 { xy / xx } else { 0.0 };
     for (ms, _) in [group[0], group[group.len() - 1]] {
-        made.push((ms, Some(mean_y + slope * (x(ms) - mean_x))));
+        made.push((ms, Some(Amount::from(mean_y + slope * (x(ms) - mean_x)))));
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Aggregator, Compare, Fold, Sampling, Stamp, Threshold};
 use crate::json::is_true;
-use crate::kairos::query::{duration, no_unit, number};
+use crate::kairos::duration::{duration, no_unit, number};
 use crate::kairos::time::{Duration, Unit, zone};
 
 impl Aggregator {

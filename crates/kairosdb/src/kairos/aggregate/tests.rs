@@ -3,10 +3,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn apply(aggregator: Value, points: &[(i64, f64)]) -> Result<Vec<Sample>, String> {
-    let points = points.iter().map(|(ms, value)| (*ms, Some(*value))).collect();
+fn apply(aggregator: Value, points: &[(i64, f64)]) -> Result<Vec<(i64, Option<f64>)>, String> {
+    let points = points.iter().map(|(ms, value)| (*ms, Some(Amount::from(*value)))).collect();
     let span = Span { start_ms: 1000, end_ms: 6000, zone: &TimeZone::UTC, points_max: 100 };
-    Aggregator::of(&aggregator)?.apply(points, span)
+    let made = Aggregator::of(&aggregator)?.apply(points, span)?;
+    Ok(made.into_iter().map(|(ms, amount)| (ms, amount.map(|amount| amount.value))).collect())
 }
 
 fn made(aggregator: Value, points: &[(i64, f64)]) -> Vec<(i64, f64)> {
@@ -91,6 +92,34 @@ fn points_one_by_one() {
         assert_eq!(made(aggregator.clone(), POINTS), expected, "{aggregator}");
     }
     assert!(apply(json!({"name": "rate"}), &[(1000, 1.0), (1000, 2.0)]).is_err());
+}
+
+/// The time that a mean takes does not depend on how many points it is of.
+#[test]
+fn means_of_very_many_points() {
+    let points: Vec<(i64, f64)> = (0..400_000).map(|at| (at, (at % 7) as f64)).collect();
+    let of = |size: usize| made(json!({"name": "sma", "size": size}), &points);
+    for size in [1, 2, 6, 1000, 399_999] {
+        let made = of(size);
+        assert_eq!(made.len(), points.len() + 1 - size);
+        for at in [0, made.len() / 3, made.len() - 1] {
+            let wanted = points[at..at + size].iter().map(|(_, value)| value).sum::<f64>() / size as f64;
+            assert_eq!(made[at], (points[at + size - 1].0, wanted), "{size} {at}");
+        }
+    }
+    let half = of(200_000);
+    assert_eq!(half.len(), 200_001);
+    assert!(half.iter().all(|(_, mean)| (mean - 3.0).abs() < 1e-3));
+    assert!(of(400_001).is_empty());
+}
+
+#[test]
+fn a_sum_of_negative_zeros_is_zero() {
+    let all = |name: &str| json!({"name": name, "sampling": {"value": 1, "unit": "days"}});
+    for aggregator in [all("sum"), all("avg"), json!({"name": "sma", "size": 2})] {
+        let value = made(aggregator.clone(), &[(1000, -0.0), (2000, -0.0)])[0].1;
+        assert_eq!(value.to_bits(), 0.0_f64.to_bits(), "{aggregator}");
+    }
 }
 
 #[test]

@@ -41,6 +41,11 @@ fn values_of_all_kinds() {
     }
     assert_eq!(one("null").unwrap_err(), "metric[0](name=m).datapoints[0].value may not be empty.");
     let points = datapoints(
+        br#"{"name":"m","tags":{"h":1.0,"i":true,"j":2.5},"datapoints":[[1500000000000,"9223372036854775809"],["-99999999999999999999",1]]}"#,
+    );
+    assert_eq!((points.rounded, points.points().len(), points.count(Reason::Timestamp)), (1, 1, 1));
+    assert_eq!(points.name(0), "m;h=1.0;i=true;j=2.5");
+    let points = datapoints(
         br#"{"name":"m","tags":{"h":"a"},"ttl":5,"datapoints":[[1500000000001,9007199254740993]]}"#,
     );
     assert_eq!((points.cut, points.rounded, points.with_ttl), (1, 1, 1));

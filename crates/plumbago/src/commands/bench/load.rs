@@ -11,8 +11,16 @@ use super::{Names, disk, print_report};
 use crate::config::{self, Config};
 use crate::error::{Exit, Failure};
 
+const EXAMPLES: &str = "\
+Examples:
+  plumbago bench load --spawn --metrics 1000000 --points 30
+                                                  a daemon of its own, on a temporary data directory
+  plumbago bench load --addr 127.0.0.1:2003 --rate 100000
+                                                  a server that runs, at 100,000 points per second";
+
 /// Options of `plumbago bench load`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct LoadArgs {
     /// Number of metrics
     #[arg(long, default_value_t = 100_000)]

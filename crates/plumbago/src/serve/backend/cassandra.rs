@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::adapters::{EngineMetrics, SpoolOutbox};
-use crate::config::{Config, IndexMode};
+use crate::config::{self, Config, IndexMode};
 use crate::error::{Exit, Failure};
 use crate::serve::rules;
 
@@ -53,14 +53,17 @@ impl Cassandra {
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
         let settings = &config.store.cassandra;
-        let writer =
-            WriterFile::load(&config.data_dir, settings.replica).context("writer id").map_err(local)?;
+        let mut writer = load_writer(config)?;
         let spool = open_spool(config, clock, registry)?;
+        writer.set_former_until(spool.stats().last_us).context("writer id").map_err(local)?;
         let copy = open_copy(&config.data_dir.join("names"), config, clock, registry)?;
         let store = CassandraStore::connect(settings, writer.identity(), Arc::clone(clock), registry)
             .context("store.cassandra")
             .map_err(local)?;
         store.continue_after(spool.stats().last_us);
+        if let Some(former) = writer.former() {
+            store.set_former_writer(former.identity, former.until_us);
+        }
         let shared: Arc<dyn SharedStore> = Arc::new(store.clone());
         let by_sasi = config.index.mode == IndexMode::Sasi;
         let (checked, is_checked) = watch::channel(false);
@@ -82,7 +85,7 @@ impl Cassandra {
             touch_after: settings.touch_after.0,
             checked,
         });
-        let leases = Arc::new(LeaseKeeper::new(shared));
+        let leases = Arc::new(LeaseKeeper::new(shared, Arc::clone(clock)));
         let (notes_reads, sending) = (settings.read_on_sampling > 0, CancellationToken::new());
         let this = Self { store, spooled, names, member, leases, by_sasi, notes_reads, copy, sending };
         tokio::spawn(this.clone().send(config.sender.clone(), stop.clone()));
@@ -154,6 +157,20 @@ impl Cassandra {
             Sender::new(self.spooled, config).run(self.sending).await;
         }
     }
+}
+
+/// Reads or draws the writer id.
+fn load_writer(config: &Config) -> Result<WriterFile, Failure> {
+    let dir = &config.data_dir;
+    if config::is_used(dir) && !WriterFile::exists(dir) {
+        tracing::warn!(
+            "the file writer-id is missing in {}, which has data: this daemon takes a new writer id, as after a restore \
+             with --new-writer. If somebody has removed the file, windows that are open now may count points twice",
+            dir.display()
+        );
+    }
+    let cannot = || format!("cannot read or write the file writer-id in {}", dir.display());
+    WriterFile::load(dir, config.store.cassandra.replica).with_context(cannot).map_err(local)
 }
 
 fn open_spool(config: &Config, clock: &Arc<dyn Clock>, registry: &Registry) -> Result<Spool, Failure> {

@@ -35,6 +35,6 @@ fn sort(series: &mut [TimeSeries]) {
     let len = series.first().map_or(0, |first| first.values.len());
     let is_known = |at: &usize| series.iter().all(|series| !series.values[*at].is_nan());
     let first: Vec<usize> = (0..len).filter(is_known).take(POINTS).collect();
-    let weight = |series: &TimeSeries| first.iter().map(|at| series.values[*at]).sum::<f64>();
+    let weight = |series: &TimeSeries| first.iter().fold(0.0, |sum, at| sum + series.values[*at]);
     series.sort_by(|a, b| weight(a).total_cmp(&weight(b)));
 }

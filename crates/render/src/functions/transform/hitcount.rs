@@ -65,7 +65,7 @@ fn amounts(series: &TimeSeries, seconds: i64, context: &Context<'_>) -> Result<(
     let mut buckets = vec![f64::NAN; len];
     let mut add = |bucket: i64, amount: f64| {
         if let Some(sum) = usize::try_from(bucket).ok().and_then(|bucket| buckets.get_mut(bucket)) {
-            *sum = if sum.is_nan() { amount } else { *sum + amount };
+            *sum = if sum.is_nan() { 0.0 } else { *sum } + amount;
         }
     };
     for (at, value) in (0i64..).zip(series.values.iter()).filter(|(_, value)| !value.is_nan()) {

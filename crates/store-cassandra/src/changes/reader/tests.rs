@@ -205,3 +205,27 @@ fn later_is_greater() {
     let (early, late) = (time_uuid(1_700_000_000), time_uuid(1_700_000_001));
     assert!(order(early) < order(late));
 }
+
+/// A clock that was two days ahead for a moment, also in the process before.
+#[tokio::test]
+async fn changes_are_seen_after_a_clock_was_ahead() {
+    let feed = Feed::new(u64::MAX);
+    let written = async |reader: &mut FeedReader, name: &str| {
+        feed.clock.advance(1);
+        feed.write(name, 0, 0, 1);
+        let changes = reader.poll().await.unwrap();
+        assert!(!changes.missed && changes.names.contains(&(name.to_owned(), false)), "{changes:?}");
+    };
+    let mut reader = feed.reader(NOW);
+    written(&mut reader, "before").await;
+    feed.clock.jump(2 * 86_400);
+    assert!(reader.poll().await.unwrap().missed);
+    feed.clock.jump(-2 * 86_400);
+    assert!(reader.poll().await.unwrap().missed, "what was written meanwhile looked old");
+    written(&mut reader, "after").await;
+
+    let mut reader = feed.reader(NOW + 86_400);
+    let changes = reader.poll().await.unwrap();
+    assert!(changes.missed && changes.read_until < NOW + 60, "{changes:?}");
+    written(&mut reader, "in the next process").await;
+}

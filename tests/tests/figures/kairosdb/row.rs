@@ -1,4 +1,6 @@
-//! The rows that a figure prints, as a table of Markdown.
+//! Figures of both servers.
+
+use crate::figures::table;
 
 /// A figure of both.
 #[derive(Debug)]
@@ -14,8 +16,8 @@ pub(super) struct Row<'a> {
 }
 
 pub(super) fn heading(what: &str) {
-    println!("\n{what}\n\n| figure | target | ours | KairosDB | ratio | met |");
-    println!("| --- | --- | --- | --- | --- | --- |");
+    println!("\n{what}");
+    table::head(&["figure", "target", "ours", "KairosDB", "ratio", "met"]);
 }
 
 impl<'a> Row<'a> {
@@ -33,8 +35,8 @@ impl<'a> Row<'a> {
     pub(super) fn print(&self) {
         let Self { figure, target, ours, kairosdb, .. } = self;
         let ratio = self.ratio.map_or(String::new(), shown);
-        let met = self.met.map_or("", |met| if met { "met" } else { "not met" });
-        println!("| {figure} | {target} | {ours} | {kairosdb} | {ratio} | {met} |");
+        let met = self.met.map_or("", table::met);
+        println!("{}", table::row(&[figure, target, ours, kairosdb, &ratio, met]));
     }
 }
 

@@ -1,0 +1,130 @@
+//! Groups: the lists of buffers that get the points of a name. Names with the same list share a group, and the log has
+//! one record for all buffers of a group.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+use crate::log::NUMBER_MAX;
+use crate::matcher::Way;
+
+/// Memory of a group besides its list.
+const GROUP_BYTES: usize = 64;
+
+/// Buffers that get the same points.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) ways: Box<[Way]>,
+    /// Where, among the intervals of the last buffer, the last value went.
+    pub(crate) at: usize,
+    /// The newest segment of the log that states the buffers of this group; 0 for none.
+    named_in: u32,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    groups: Vec<Group>,
+    /// Places in `groups`.
+    by_ways: HashTable<u32>,
+    /// The number of the first group in the log.
+    first: u32,
+    hasher: RandomState,
+}
+
+impl Groups {
+    /// Begins at a random number, and uses none twice for long. If damage takes the name of a group from the log, its
+    /// records then count for no buffers, rather than for those of another group.
+    pub(crate) fn new() -> Self {
+        let hasher = RandomState::new();
+        let first = hasher.hash_one("first") as u32 & NUMBER_MAX;
+        Self { groups: Vec::new(), by_ways: HashTable::new(), first, hasher }
+    }
+
+    /// Returns the place of the group with these ways, and the memory that a new one took.
+    pub(crate) fn place(&mut self, ways: Vec<Way>) -> (u32, usize) {
+        let Self { groups, by_ways, hasher, .. } = self;
+        let hash = hasher.hash_one(&ways[..]);
+        if let Some(at) = by_ways.find(hash, |at| *groups[*at as usize].ways == *ways) {
+            return (*at, 0);
+        }
+        let (at, bytes) = (groups.len() as u32, GROUP_BYTES + size_of_val(&*ways));
+        groups.push(Group { ways: ways.into(), at: 0, named_in: 0 });
+        by_ways.insert_unique(hash, at, |at| hasher.hash_one(&groups[*at as usize].ways[..]));
+        (at, bytes)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut Group> {
+        self.groups.get_mut(at as usize)
+    }
+
+    /// The number of a group in the log.
+    #[inline]
+    pub(crate) fn number(&self, at: u32) -> u32 {
+        self.first.wrapping_add(at) & NUMBER_MAX
+    }
+
+    /// Forgets all groups. Places from before this call are no longer valid.
+    pub(crate) fn clear(&mut self) {
+        self.first = self.number(self.groups.len() as u32);
+        self.groups.clear();
+        self.by_ways.clear();
+    }
+
+    /// All groups are named again before their next record.
+    pub(crate) fn forget_log(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.named_in = 0);
+    }
+}
+
+impl Group {
+    /// Notes that this segment states the buffers. Returns false if it did already.
+    #[inline]
+    pub(crate) fn is_new_in(&mut self, segment: u32) -> bool {
+        std::mem::replace(&mut self.named_in, segment) != segment
+    }
+}
+
+/// The numbers of the buffers as a text for the log.
+pub(crate) fn text(ways: &[Way]) -> String {
+    ways.iter().map(|way| way.buffer.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The numbers of the buffers; `None` if the text is not one of [`text`].
+pub(crate) fn parse(text: &str) -> Option<Box<[u32]>> {
+    text.split(' ').map(|number| number.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ways(numbers: &[u32]) -> Vec<Way> {
+        numbers.iter().map(|number| Way { buffer: *number, rule: number + 1 }).collect()
+    }
+
+    #[test]
+    fn the_same_list_is_one_group_until_all_are_forgotten() {
+        let mut groups = Groups::new();
+        let (first, bytes) = groups.place(ways(&[1, 2]));
+        assert!(bytes > 0);
+        let (second, _) = groups.place(ways(&[2, 1]));
+        assert_ne!(first, second);
+        assert_eq!(groups.place(ways(&[1, 2])), (first, 0));
+        let before = [groups.number(first), groups.number(second)];
+        groups.clear();
+        let (again, _) = groups.place(ways(&[1, 2]));
+        assert!(!before.contains(&groups.number(again)));
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_written() {
+        for numbers in [&[7][..], &[0, 4_000_000, 0]] {
+            assert_eq!(parse(&text(&ways(numbers))).as_deref(), Some(numbers));
+        }
+        for damaged in ["", "1 x", "1  2", "name\n10\nsum\nname"] {
+            assert_eq!(parse(damaged), None, "{damaged:?}");
+        }
+    }
+}

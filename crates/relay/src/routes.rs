@@ -1,0 +1,87 @@
+//! The destinations of names, remembered: matching a name with many rules takes longer than everything else that the relay
+//! does with its point.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plumbago_model::rules::RelayRules;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Names that are remembered at most; a name takes 16 bytes. A name may take the place of another one.
+const PLACES: usize = 1 << 19;
+/// Odd, so that different destinations give different products.
+const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The rules in effect, and what they chose for names seen before.
+pub(crate) struct Routes {
+    rules: RelayRules,
+    places: Box<[Place]>,
+    seed: u64,
+}
+
+/// A name and its destinations. Threads read and write both without a lock, so `check` tells if they belong together:
+/// it is the hash of the name, combined with the destinations.
+#[derive(Default)]
+struct Place {
+    check: AtomicU64,
+    destinations: AtomicU64,
+}
+
+impl Routes {
+    pub(crate) fn new(rules: RelayRules) -> Self {
+        // The seed is random, so that no sender can choose names that collide.
+        let seed = RandomState::new().hash_one("relay");
+        Self { rules, places: (0..PLACES).map(|_| Place::default()).collect(), seed }
+    }
+
+    /// The destinations of a metric of this name, as bits.
+    #[inline]
+    pub(crate) fn destinations(&self, name: &str) -> u64 {
+        // A place that was never used has the check 0, which is that of no name.
+        let hash = xxh3_64_with_seed(name.as_bytes(), self.seed) | 1;
+        let place = &self.places[(hash >> 1) as usize % PLACES];
+        let known = place.destinations.load(Ordering::Relaxed);
+        if place.check.load(Ordering::Relaxed) == check(hash, known) {
+            return known;
+        }
+        let chosen = self.rules.destinations(name);
+        place.destinations.store(chosen, Ordering::Relaxed);
+        place.check.store(check(hash, chosen), Ordering::Relaxed);
+        chosen
+    }
+}
+
+fn check(hash: u64, destinations: u64) -> u64 {
+    hash ^ destinations.wrapping_mul(SPREAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembered_destinations_are_those_of_the_rules() {
+        let text = "[a]\npattern = ^a\\.\ndestinations = a:1\ncontinue = true\n\
+                    [7]\npattern = 7$\ndestinations = b:1\n[default]\ndefault = true\ndestinations = c:1\n";
+        let known = ["a:1", "b:1", "c:1"].map(str::to_owned);
+        let rules = || {
+            let (rules, problems) = RelayRules::parse(text, &known);
+            assert!(problems.is_empty(), "{problems:?}");
+            rules
+        };
+        let (rules, routes) = (rules(), Routes::new(rules()));
+        let names = || (0..2 * PLACES).map(|n| format!("{}.{n}", if n % 3 == 0 { "a" } else { "b" }));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for name in names() {
+                        assert_eq!(routes.destinations(&name), rules.destinations(&name), "{name}");
+                    }
+                });
+            }
+        });
+        assert_eq!(routes.destinations("a.7"), 0b11);
+        assert_eq!(routes.destinations("b.1"), 0b100);
+        assert_eq!(routes.destinations("b.1"), 0b100);
+    }
+}

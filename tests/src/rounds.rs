@@ -1,0 +1,37 @@
+//! How often a scenario runs, each time with another seed.
+
+use std::ops::Range;
+
+/// The environment variable that sets the number of rounds of all scenarios.
+pub const VARIABLE: &str = "PLUMBAGO_ROUNDS";
+
+/// The seeds of a scenario, one for each round: `first` and those after it. There are `usual` rounds unless
+/// `PLUMBAGO_ROUNDS` names another number. Panics if that is not a number above zero, because no round would run.
+pub fn seeds(first: u64, usual: u64) -> Range<u64> {
+    let rounds = match std::env::var(VARIABLE) {
+        Ok(text) => text.parse::<u64>().ok().filter(|rounds| *rounds > 0),
+        Err(_) => Some(usual),
+    };
+    first..first + rounds.expect("PLUMBAGO_ROUNDS is a number above zero")
+}
+
+/// Runs a scenario once for each of its [`seeds`], and prints the seed first, so that a failed round can be repeated.
+pub fn each(first: u64, usual: u64, mut scenario: impl FnMut(u64)) {
+    for seed in seeds(first, usual) {
+        println!("seed {seed}");
+        scenario(seed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_a_seed_of_its_own() {
+        let mut seen = Vec::new();
+        each(61, 2, |seed| seen.push(seed));
+        let rounds = std::env::var(VARIABLE).map_or(2, |text| text.parse::<u64>().unwrap());
+        assert_eq!(seen, (61..61 + rounds).collect::<Vec<u64>>());
+    }
+}
