@@ -1,7 +1,8 @@
 //! Searches by words, and pages of directories, with many names. Percentiles are measured and printed.
 //!
 //! `cargo bench -p plumbago-index --bench words` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets
-//! another number.
+//! another number. `-- alike` at the end measures only that kind; the kinds are `hosts`, `alike`, `own`, `flat`,
+//! `tagged`, `cities` and `wide`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -42,8 +43,33 @@ fn measure(index: &Index, label: &str, queries: &[String]) {
     percentiles(label, &mut times);
 }
 
-fn main() {
-    let count = std::env::var("PLUMBAGO_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+/// Names of the figure of the page, of hosts that are alike; one in ten is a tagged series.
+fn hosts_with_tags(count: usize) -> Vec<String> {
+    let name = |n: usize| {
+        if n % 10 == 9 {
+            let (host, code) = (n / 40, ["200", "404", "500", "503"][n / 10 % 4]);
+            return format!("http.requests;dc=dc{};host=host{host:05};code={code}", host % 4);
+        }
+        let (host, kind) = (n / 100, ["cpu", "disk", "net", "mem", "load"][n % 100 / 20]);
+        let (number, value) = (n / 5 % 4, n % 5);
+        format!("dc{}.rack{:02}.host{host:05}.{kind}.{number}.m{value}", host % 4, host / 4 % 20)
+    };
+    (0..count).map(name).collect()
+}
+
+/// Whether a kind of names is wanted: all are, unless the command line names some.
+fn is_wanted(kind: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|name| name == kind)
+}
+
+fn index_of(names: &[String]) -> Index {
+    let index = Index::new(&Registry::new());
+    index.insert(names.iter().map(String::as_str));
+    index
+}
+
+fn hosts(count: usize) {
     let mut names = names(count);
     for order in ["sorted", "as they come"] {
         if order == "sorted" {
@@ -52,8 +78,7 @@ fn main() {
             // Metric by metric: every directory grows all the time.
             names.sort_unstable_by_key(|name| name.bytes().rev().collect::<Vec<u8>>());
         }
-        let index = Index::new(&Registry::new());
-        index.insert(names.iter().map(String::as_str));
+        let index = index_of(&names);
         println!("{count} names, inserted {order}");
         let hosts: Vec<String> = (0..50).map(|n| format!("host-{:06}", n * count / 3500)).collect();
         let pairs: Vec<String> = hosts.iter().map(|host| format!("CPU {host} user")).collect();
@@ -71,9 +96,75 @@ fn main() {
         }
         percentiles("the root with its count", &mut times);
     }
-    let wide = Index::new(&Registry::new());
+}
+
+/// The names and some texts of the figure of the page.
+fn alike(count: usize) {
+    let index = index_of(&hosts_with_tags(count));
+    println!("{count} names of hosts that are alike, one in ten tagged");
+    let texts = [
+        "host00",
+        "cpu",
+        "cpu host00123",
+        "M3 Rack07 CPU",
+        "host012*7",
+        "rack?3 net",
+        "host00123.disk",
+        "zzz",
+        "dc=dc1 code=404",
+        "host=host00123",
+        "77",
+        "h",
+    ];
+    for text in texts {
+        measure(&index, &format!("  {text}"), &[text.to_owned()]);
+    }
+    measure(&index, "  all of them", &texts.map(str::to_owned));
+}
+
+/// The name with a number.
+type Name = fn(usize) -> String;
+
+/// Trees of other kinds: every name has a component of its own, or the series are tagged.
+fn other_kinds(count: usize) {
+    let kinds: [(&str, &str, Name); 4] = [
+        ("own", "in 1000 directories, each with a text of its own", |n| {
+            format!("team{:03}.request-{:08x}", n % 1000, n.wrapping_mul(0x9E37_79B1) as u32)
+        }),
+        ("flat", "in one directory", |n| format!("flat.request-{:08x}", n.wrapping_mul(0x9E37_79B1) as u32)),
+        ("tagged", "tagged, one in ten with another tag", |n| {
+            let more = if n % 10 == 0 { ";rack=r7" } else { "" };
+            let (host, code) = (n / 40, n / 8 % 5);
+            format!("http.requests;dc=dc{};host=host{host:05};code=20{code};path=/p{}{more}", host % 4, n % 8)
+        }),
+        ("cities", "tagged, three series of each city", |n| {
+            format!("{};city=city{:06}", ["temperature", "humidity", "wind"][n % 3], n / 3)
+        }),
+    ];
+    for (_, label, name) in kinds.iter().filter(|(kind, ..)| is_wanted(kind)) {
+        let mut names: Vec<String> = (0..count).map(name).collect();
+        names.sort_unstable();
+        let index = index_of(&names);
+        println!("{count} names {label}");
+        for text in [
+            "zzz",
+            "request",
+            "re 7f",
+            "team007 a",
+            "host012",
+            "code=203 host00",
+            "dc=dc1 path",
+            "city0123",
+            "h*7",
+        ] {
+            measure(&index, &format!("  {text}"), &[text.to_owned()]);
+        }
+    }
+}
+
+fn wide() {
     let children: Vec<String> = (0..100_000).map(|n| format!("wide.child-{n:06}.value")).collect();
-    wide.insert(children.iter().map(String::as_str));
+    let wide = index_of(&children);
     let mut times = Vec::new();
     for page in 0..200 {
         let start = Instant::now();
@@ -81,4 +172,18 @@ fn main() {
         times.push(start.elapsed());
     }
     percentiles("a page of a directory of 100,000", &mut times);
+}
+
+fn main() {
+    let count = std::env::var("PLUMBAGO_BENCH_NAMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    if is_wanted("hosts") {
+        hosts(count);
+    }
+    if is_wanted("alike") {
+        alike(count);
+    }
+    other_kinds(count);
+    if is_wanted("wide") {
+        wide();
+    }
 }

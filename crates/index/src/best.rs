@@ -12,12 +12,15 @@ pub(crate) struct Best {
     /// The worst of them is on top.
     heap: BinaryHeap<Reverse<Ranked>>,
     total: usize,
+    /// Only matches with a higher rank are kept.
+    floor: u32,
 }
 
 impl Best {
     /// Keeps at most `results_max` matches.
     pub(crate) fn new(results_max: usize) -> Self {
-        Self { results_max, heap: BinaryHeap::new(), total: 0 }
+        let floor = if results_max == 0 { u32::MAX } else { 0 };
+        Self { results_max, heap: BinaryHeap::new(), total: 0, floor }
     }
 
     /// The matches, best first, and the number of all that were found.
@@ -36,14 +39,25 @@ impl Best {
     #[inline]
     pub(crate) fn add(&mut self, rank: u32, node: impl FnOnce() -> Node) {
         self.total += 1;
-        let is_full = self.heap.len() >= self.results_max;
-        if is_full && self.heap.peek().is_none_or(|Reverse(worst)| worst.rank >= rank) {
-            return;
+        if rank > self.floor {
+            self.keep(rank, node());
         }
-        if is_full {
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, rank: u32, node: Node) {
+        if self.heap.len() >= self.results_max {
             self.heap.pop();
         }
-        self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node: node() }));
+        self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node }));
+        if self.heap.len() >= self.results_max {
+            self.floor = self.heap.peek().map_or(0, |Reverse(worst)| worst.rank);
+        }
+    }
+
+    /// The number of matches so far.
+    pub(crate) fn total(&self) -> usize {
+        self.total
     }
 
     /// Adds matches that exist but were not ranked to the total.
@@ -52,8 +66,9 @@ impl Best {
     }
 
     /// Whether another match of this rank would be kept.
+    #[inline]
     pub(crate) fn would_keep(&self, rank: u32) -> bool {
-        self.heap.len() < self.results_max || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
+        rank > self.floor
     }
 }
 

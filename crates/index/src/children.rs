@@ -12,7 +12,12 @@ const RUN_MAX: usize = 128;
 /// search).
 const LOOK_THROUGH_MAX: usize = 32;
 /// This count in a header says that the directory has several runs.
-const WIDE: u32 = u32::MAX;
+const WIDE: u32 = 0xFF;
+/// The bits of a header's `component` that count the children.
+const COUNT_BITS: u32 = 8;
+const _: () = assert!((RUN_MAX as u32) < WIDE && WIDE < 1 << COUNT_BITS);
+/// The bits of a shape.
+const SHAPE: u64 = (1 << 56) - 1;
 const LEAF: u32 = 1 << 31;
 
 /// An entry of a directory: a component, and what it is: a metric, a directory or both.
@@ -20,7 +25,7 @@ const LEAF: u32 = 1 << 31;
 pub(crate) struct Child {
     /// The number of the component's text.
     pub(crate) component: u32,
-    /// The number of the directory plus one, and the bit [`LEAF`]. In a header it has another meaning.
+    /// The number of the directory plus one, and the bit [`LEAF`]. In a header both fields have another meaning.
     place: u32,
 }
 
@@ -46,6 +51,18 @@ impl Child {
     pub(crate) fn with_directory(self, directory: Option<u32>) -> Self {
         Self { place: self.place & LEAF | directory.map_or(0, |number| number + 1), ..self }
     }
+
+    /// The number of children that a header has.
+    #[inline]
+    fn count(self) -> usize {
+        (self.component & WIDE) as usize
+    }
+
+    /// Whether this is the header of a directory with several runs.
+    #[inline]
+    fn is_wide(self) -> bool {
+        self.component & WIDE == WIDE
+    }
 }
 
 /// A position among the children of a directory.
@@ -58,12 +75,18 @@ pub(crate) struct At {
 impl At {
     #[inline]
     pub(crate) fn next(self) -> Self {
-        Self { index: self.index + 1, ..self }
+        self.after(1)
+    }
+
+    /// The position this many children later in the same run.
+    #[inline]
+    pub(crate) fn after(self, children: usize) -> Self {
+        Self { index: self.index + children as u32, ..self }
     }
 }
 
-/// A sorted part of a directory: an array with a header, whose `component` is the number of children. A run is
-/// identified by its start in the pool, so that reaching it takes one memory access.
+/// A sorted part of a directory: an array with a header. The low bits of its `component` are the number of children. A
+/// run is identified by its start in the pool, so that reaching it takes one memory access.
 type Run = u32;
 
 /// A run of a long directory, with the component of its first child, so that the right run is found without
@@ -74,12 +97,22 @@ struct Listed {
     first: u32,
 }
 
+/// A directory with several runs.
+#[derive(Debug, Default)]
+struct Wide {
+    runs: Vec<Listed>,
+    shape: u64,
+}
+
 /// The children of all directories. A short directory is a single run. A long one is a header that refers to a
 /// list of runs in `wide`. The number of a directory changes whenever a child is added or removed.
+///
+/// A directory also has a shape, 56 bits that the caller sets. Those of a short one are in its header: the low 32 in
+/// `place`, the others above the number of children. So they take no memory.
 #[derive(Debug)]
 pub(crate) struct Children {
     arrays: Pool<Child>,
-    wide: Vec<Vec<Listed>>,
+    wide: Vec<Wide>,
     wide_free: Vec<u32>,
 }
 
@@ -99,15 +132,40 @@ impl Children {
     }
 
     pub(crate) fn is_empty(&self, directory: u32) -> bool {
-        self.header(directory).component == 0
+        self.header(directory).count() == 0
     }
 
     /// Whether the directory certainly has more than `count` children.
     #[inline]
     pub(crate) fn is_longer(&self, directory: u32, count: usize) -> bool {
-        match self.header(directory) {
-            Child { component: WIDE, place } => self.wide[place as usize].len() * RUN_MAX / 2 > count,
-            narrow => narrow.component as usize > count,
+        match self.wide(directory) {
+            Some(runs) => runs.len() * RUN_MAX / 2 > count,
+            None => self.header(directory).count() > count,
+        }
+    }
+
+    /// The shape of a directory: 0 until it is set.
+    #[inline]
+    pub(crate) fn shape(&self, directory: u32) -> u64 {
+        let header = self.header(directory);
+        if header.is_wide() {
+            return self.wide.get(header.place as usize).map_or(0, |wide| wide.shape);
+        }
+        u64::from(header.component >> COUNT_BITS) << 32 | u64::from(header.place)
+    }
+
+    /// Sets the low 56 bits of a shape; the others are dropped.
+    pub(crate) fn set_shape(&mut self, directory: u32, shape: u64) {
+        let shape = shape & SHAPE;
+        let header = self.header_mut(directory);
+        if !header.is_wide() {
+            header.place = shape as u32;
+            header.component = header.component & WIDE | ((shape >> 32) as u32) << COUNT_BITS;
+            return;
+        }
+        let place = header.place as usize;
+        if let Some(wide) = self.wide.get_mut(place) {
+            wide.shape = shape;
         }
     }
 
@@ -125,6 +183,22 @@ impl Children {
         }
         let next = self.run(runs.get(at.run as usize + 1)?.run);
         Some((At { run: at.run + 1, index: 0 }, *next.first()?))
+    }
+
+    /// The children from a position to the end of their run, which are not empty. The position is returned too, as by
+    /// [`Children::get`].
+    #[inline]
+    pub(crate) fn rest(&self, directory: u32, at: At) -> Option<(At, &[Child])> {
+        if let Some(run) = self.narrow(directory) {
+            return run.get(at.index as usize..).filter(|rest| !rest.is_empty()).map(|rest| (at, rest));
+        }
+        let runs = self.wide(directory)?;
+        let run = self.run(runs.get(at.run as usize)?.run);
+        if let Some(rest) = run.get(at.index as usize..).filter(|rest| !rest.is_empty()) {
+            return Some((at, rest));
+        }
+        let next = self.run(runs.get(at.run as usize + 1)?.run);
+        Some((At { run: at.run + 1, index: 0 }, next)).filter(|(_, next)| !next.is_empty())
     }
 
     /// The position of a text (`Ok`), or the position where it belongs (`Err`).
@@ -216,8 +290,8 @@ impl Children {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        let wide: usize = self.wide.iter().map(|runs| runs.capacity() * size_of::<Listed>()).sum();
-        self.arrays.memory_bytes() + wide + self.wide.capacity() * size_of::<Vec<Listed>>()
+        let wide: usize = self.wide.iter().map(|wide| wide.runs.capacity() * size_of::<Listed>()).sum();
+        self.arrays.memory_bytes() + wide + self.wide.capacity() * size_of::<Wide>()
     }
 
     #[inline]
@@ -232,17 +306,15 @@ impl Children {
     /// The children of a directory that has a single run.
     #[inline]
     fn narrow(&self, directory: u32) -> Option<&[Child]> {
-        let length = self.header(directory).component;
-        if length == WIDE { None } else { Some(&self.arrays.get(directory, length as usize + 1)[1..]) }
+        let header = self.header(directory);
+        if header.is_wide() { None } else { Some(&self.arrays.get(directory, header.count() + 1)[1..]) }
     }
 
     /// The runs of a directory that has several.
     #[inline]
     fn wide(&self, directory: u32) -> Option<&Vec<Listed>> {
-        match self.header(directory) {
-            Child { component: WIDE, place } => self.wide.get(place as usize),
-            _ => None,
-        }
+        let header = self.header(directory);
+        if header.is_wide() { Some(&self.wide.get(header.place as usize)?.runs) } else { None }
     }
 
     fn run_of(&self, directory: u32, number: usize) -> Run {
@@ -251,12 +323,11 @@ impl Children {
 
     #[inline]
     fn run(&self, run: Run) -> &[Child] {
-        let length = self.header(run).component as usize;
-        &self.arrays.get(run, length + 1)[1..]
+        &self.arrays.get(run, self.header(run).count() + 1)[1..]
     }
 
     fn run_mut(&mut self, run: Run) -> &mut [Child] {
-        let length = self.header(run).component as usize;
+        let length = self.header(run).count();
         &mut self.arrays.get_mut(run, length + 1)[1..]
     }
 
@@ -273,7 +344,7 @@ impl Children {
         let moved = self.run(run)[keep..].to_vec();
         self.run_mut(upper).copy_from_slice(&moved);
         let lower = self.arrays.resize(run, length + 1, keep + 1);
-        self.header_mut(lower).component = keep as u32;
+        self.header_mut(lower).component -= (length - keep) as u32;
         (lower, upper)
     }
 
@@ -283,8 +354,8 @@ impl Children {
             return new;
         }
         let listed = self.list(new);
-        if let Some(runs) = self.wide_mut(directory) {
-            runs[number] = listed;
+        if let Some(wide) = self.wide_mut(directory) {
+            wide.runs[number] = listed;
         }
         directory
     }
@@ -293,28 +364,26 @@ impl Children {
         Listed { run, first: self.run(run).first().map_or(0, |child| child.component) }
     }
 
-    fn wide_mut(&mut self, directory: u32) -> Option<&mut Vec<Listed>> {
-        match self.header(directory) {
-            Child { component: WIDE, place } => self.wide.get_mut(place as usize),
-            _ => None,
-        }
+    fn wide_mut(&mut self, directory: u32) -> Option<&mut Wide> {
+        let header = self.header(directory);
+        if header.is_wide() { self.wide.get_mut(header.place as usize) } else { None }
     }
 
     /// Adds a run, and a list of runs if the directory had only one. Returns the directory's new number.
     fn add_run(&mut self, directory: u32, number: usize, run: Run) -> u32 {
         let listed = self.list(run);
-        if let Some(runs) = self.wide_mut(directory) {
-            runs.insert(number, listed);
+        if let Some(wide) = self.wide_mut(directory) {
+            wide.runs.insert(number, listed);
             return directory;
         }
-        let runs = vec![self.list(directory), listed];
+        let wide = Wide { runs: vec![self.list(directory), listed], shape: self.shape(directory) };
         let place = match self.wide_free.pop() {
             Some(free) => {
-                self.wide[free as usize] = runs;
+                self.wide[free as usize] = wide;
                 free
             }
             None => {
-                self.wide.push(runs);
+                self.wide.push(wide);
                 self.wide.len() as u32 - 1
             }
         };
@@ -325,14 +394,15 @@ impl Children {
 
     /// Removes a run. If one run is left, it becomes the directory itself.
     fn drop_run(&mut self, directory: u32, number: usize) -> u32 {
-        let wide = self.header(directory).place;
-        let runs = &mut self.wide[wide as usize];
-        runs.remove(number);
-        if let [only] = runs.as_slice() {
-            let only = only.run;
-            *runs = Vec::new();
-            self.wide_free.push(wide);
+        let place = self.header(directory).place;
+        let wide = &mut self.wide[place as usize];
+        wide.runs.remove(number);
+        if let [only] = wide.runs.as_slice() {
+            let (only, shape) = (only.run, wide.shape);
+            *wide = Wide::default();
+            self.wide_free.push(place);
             self.arrays.release(directory, 1);
+            self.set_shape(only, shape);
             return only;
         }
         directory

@@ -6,6 +6,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use plumbago_model::name::NAME_BYTES_MAX;
 
+use crate::needle::is_plain;
 use crate::pool::{LENGTH_MAX, Pool};
 
 /// The number of hash tables. With many small tables, growing one of them (which moves its entries) is fast.
@@ -31,7 +32,28 @@ pub(crate) struct Components {
 #[derive(Debug, Clone, Copy)]
 struct Header {
     uses: u32,
+    /// The length, and the bit [`PLAIN`].
     bytes: u32,
+}
+
+/// A component.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Component<'a> {
+    pub(crate) text: &'a [u8],
+    /// The text is ASCII without upper case.
+    pub(crate) is_plain: bool,
+    /// The component is in several places of the tree.
+    pub(crate) is_shared: bool,
+}
+
+/// The text is ASCII without upper case.
+const PLAIN: u32 = 1 << 31;
+
+impl Header {
+    #[inline]
+    fn length(self) -> usize {
+        (self.bytes & !PLAIN) as usize
+    }
 }
 
 impl Components {
@@ -52,13 +74,17 @@ impl Components {
     /// The text of a component.
     #[inline]
     pub(crate) fn text(&self, component: u32) -> &[u8] {
-        let bytes = self.header(component).bytes as usize;
+        let bytes = self.header(component).length();
         &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
-    /// Whether the component is in several places of the tree.
-    pub(crate) fn is_shared(&self, component: u32) -> bool {
-        self.header(component).uses > 1
+    /// What is known about a component, in one memory access.
+    #[inline]
+    pub(crate) fn get(&self, component: u32) -> Component<'_> {
+        let header = self.header(component);
+        let length = header.length();
+        let text = &self.texts.get(component, units(length)).as_flattened()[UNIT..UNIT + length];
+        Component { text, is_plain: header.bytes & PLAIN != 0, is_shared: header.uses > 1 }
     }
 
     /// The number of a text that is in use.
@@ -79,7 +105,11 @@ impl Components {
         let component = self.texts.allocate(units);
         let room = self.texts.get_mut(component, units).as_flattened_mut();
         room[UNIT..UNIT + text.len()].copy_from_slice(text);
-        self.set_header(component, Header { uses: 1, bytes: text.len() as u32 });
+        let is_plain = is_plain(text);
+        self.set_header(
+            component,
+            Header { uses: 1, bytes: text.len() as u32 | if is_plain { PLAIN } else { 0 } },
+        );
         let hash = self.hash(text);
         let table = &mut self.tables[table_of(hash)];
         table.insert_unique(spread(hash), (hash, component), |entry| spread(entry.0));
@@ -99,7 +129,7 @@ impl Components {
         if let Ok(entry) = table.find_entry(spread(hash), |entry| entry.1 == component) {
             entry.remove();
         }
-        self.texts.release(component, units(header.bytes as usize));
+        self.texts.release(component, units(header.length()));
         self.count -= 1;
     }
 

@@ -252,6 +252,7 @@ impl Index {
                     None => refused += 1,
                 }
             }
+            trie.settle();
         }
         if names.iter().any(|name| name.contains(';')) {
             let mut tagged = self.tagged_mut();

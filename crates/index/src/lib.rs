@@ -3,7 +3,8 @@
 //! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree. It is made of interned
 //! [`components`] and sorted [`children`], whose arrays live in a [`pool`]. [`walk`] searches it along a
 //! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
-//! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree.
+//! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree. A
+//! [`tree_search`] goes through directories of the same [`shape`] once, because it remembers what is [`known`] of them.
 
 mod best;
 mod biggest;
@@ -11,14 +12,18 @@ mod children;
 mod components;
 pub mod fuzzing;
 mod index;
+mod known;
 mod memo;
 mod metrics;
+mod needle;
 mod plan;
 mod pool;
 mod search;
+mod shape;
 mod sweep;
 mod tagged;
 mod tags;
+mod tree_search;
 mod trie;
 mod walk;
 mod words;

@@ -1,33 +1,61 @@
 //! Results remembered for components, by their numbers.
 
-use crate::words::Qualities;
+use std::collections::HashMap;
+
+use crate::words::Match;
 
 const PAGE: usize = 4096;
-const KNOWN: u16 = 1 << 15;
+/// Maximum number of different results. What has another one is not remembered.
+const RESULTS_MAX: usize = 4096;
 
-/// What a search knows about components. Numbers of components have gaps, and many are never asked for, so
-/// memory is taken by pages.
+/// What a search knows about components. Most of the results are the same, so each is stored once. Numbers of
+/// components have gaps, and many are never asked for, so memory is taken by pages.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Vec<Option<Box<[u16; PAGE]>>>);
+pub(crate) struct Memo {
+    /// The number of the result plus one for each component; 0 if it is not known.
+    pages: Vec<Option<Box<[u16; PAGE]>>>,
+    results: Vec<Match>,
+    numbers: HashMap<(u16, u128), u16>,
+    removals: u64,
+}
 
 impl Memo {
-    #[inline]
-    pub(crate) fn get(&self, component: u32) -> Option<Qualities> {
-        let page = self.0.get(component as usize / PAGE)?.as_ref()?;
-        let entry = page[component as usize % PAGE];
-        (entry & KNOWN != 0).then_some(entry & !KNOWN)
-    }
-
-    pub(crate) fn set(&mut self, component: u32, qualities: Qualities) {
-        let number = component as usize / PAGE;
-        if number >= self.0.len() {
-            self.0.resize(number + 1, None);
+    /// Forgets everything if numbers of components have become invalid since.
+    pub(crate) fn keep_for(&mut self, removals: u64) {
+        if self.removals != removals {
+            self.removals = removals;
+            self.pages.clear();
         }
-        let page = self.0[number].get_or_insert_with(|| Box::new([0; PAGE]));
-        page[component as usize % PAGE] = qualities | KNOWN;
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    #[inline]
+    pub(crate) fn get(&self, component: u32) -> Option<Match> {
+        let page = self.pages.get(component as usize / PAGE)?.as_ref()?;
+        let number = usize::from(page[component as usize % PAGE]).checked_sub(1)?;
+        self.results.get(number).copied()
+    }
+
+    pub(crate) fn set(&mut self, component: u32, result: Match) {
+        let Some(number) = self.number(result) else { return };
+        let page = component as usize / PAGE;
+        if page >= self.pages.len() {
+            self.pages.resize(page + 1, None);
+        }
+        let page = self.pages[page].get_or_insert_with(|| Box::new([0; PAGE]));
+        page[component as usize % PAGE] = number + 1;
+    }
+
+    fn number(&mut self, result: Match) -> Option<u16> {
+        let key = (result.qualities, result.parts);
+        if let Some(number) = self.numbers.get(&key) {
+            return Some(*number);
+        }
+        let number = self.results.len();
+        if number == RESULTS_MAX {
+            return None;
+        }
+        self.results.push(result);
+        self.numbers.insert(key, number as u16);
+        Some(number as u16)
     }
 }

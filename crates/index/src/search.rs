@@ -4,11 +4,11 @@ use plumbago_model::glob::GlobError;
 
 use crate::best::Best;
 use crate::children::Child;
-use crate::memo::Memo;
 use crate::sweep::{Frame, Sweep};
 use crate::tags::search::TagSearch;
+use crate::tree_search::{Counter, TreeSearch};
 use crate::trie::Trie;
-use crate::words::{Qualities, Words};
+use crate::words::Words;
 use crate::{Index, Node};
 
 /// What a search by words found.
@@ -51,8 +51,11 @@ impl Index {
     /// most `results_max`, best first. A word may be a glob; one with dots matches consecutive components. Words
     /// after the seventh are ignored. Tagged series are searched in the text `name`, `tag=value` of each tag.
     ///
-    /// A name is better if words are whole components of it or begin one, and if it is short. At most
-    /// `visited_max` nodes are visited; [`Matches::is_cut`] tells if that did not suffice.
+    /// A name is better if words are whole components of it or begin one, and if it is short.
+    ///
+    /// `visited_max` limits the work: the children looked at, the pairs of tag and value compared, and the tagged series
+    /// ranked. What is below a directory that equals one already searched is counted without being looked at, so it costs
+    /// nothing. [`Matches::is_cut`] tells if the limit did not suffice.
     ///
     /// # Errors
     ///
@@ -76,7 +79,7 @@ impl Index {
     }
 
     /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips the first
-    /// `skip` of them and returns at most `count`. `visited_max` limits how many names are counted below them.
+    /// `skip` of them and returns at most `count`. `visited_max` limits how many nodes are looked at to count the names below them; equal directories are looked at once.
     ///
     /// # Errors
     ///
@@ -91,15 +94,14 @@ impl Index {
         let words = Words::new(filter)?;
         let mut listing = Listing::default();
         let mut lower = Vec::new();
-        let mut unlimited = usize::MAX;
-        self.sweep(path, &mut unlimited, &mut |trie, _, child| {
+        let mut list = |trie: &Trie, _: &[Frame<()>], child: Child| {
             listing.total += 1;
-            let text = trie.components.text(child.component);
-            if words.is_empty() || words.all_match(words.of_component(text, &mut lower)) {
+            let component = trie.components.get(child.component);
+            if words.is_empty() || words.all_match(words.of_component(component, &mut lower).qualities) {
                 listing.matching += 1;
                 if listing.matching > skip && listing.children.len() < count {
                     listing.children.push(Listed {
-                        name: String::from_utf8_lossy(text).into_owned(),
+                        name: String::from_utf8_lossy(component.text).into_owned(),
                         leaf: child.is_leaf(),
                         branch: child.directory().is_some(),
                         below: None,
@@ -107,37 +109,31 @@ impl Index {
                 }
             }
             None
-        });
+        };
+        let (mut sweep, mut unlimited) = (Sweep::new(&self.trie(), path, ()), usize::MAX);
+        while sweep.round(&self.trie(), &mut unlimited, &mut list) {}
+        let mut counter = Counter::default();
         let mut visits = visited_max;
         for child in &mut listing.children {
             let path = if path.is_empty() { child.name.clone() } else { format!("{path}.{}", child.name) };
-            child.below = if child.branch { self.count_below(&path, &mut visits) } else { Some(0) };
+            child.below =
+                if child.branch { self.count_below(&path, &mut counter, &mut visits) } else { Some(0) };
         }
         Ok(listing)
     }
 
     /// The number of metrics below a directory; `None` if `visits` did not suffice.
-    fn count_below(&self, path: &str, visits: &mut usize) -> Option<usize> {
-        let mut count = 0;
-        let is_cut = self.sweep(path, visits, &mut |_, _, child| {
-            count += usize::from(child.is_leaf());
-            Some(0)
-        });
-        (!is_cut).then_some(count)
-    }
-
-    /// Visits everything below a directory. Returns whether `visits` did not suffice.
-    fn sweep(
-        &self,
-        path: &str,
-        visits: &mut usize,
-        visit: &mut impl FnMut(&Trie, &[Frame], Child) -> Option<u16>,
-    ) -> bool {
-        let mut sweep = Sweep::new(&self.trie(), path);
+    fn count_below(&self, path: &str, counter: &mut Counter, visits: &mut usize) -> Option<usize> {
+        let mut sweep = Sweep::new(&self.trie(), path, 0);
+        counter.sum = 0;
         loop {
-            let more = sweep.round(&self.trie(), visits, visit);
-            if !more || *visits == 0 {
-                return more;
+            let trie = self.trie();
+            counter.known.keep_for(trie.removals());
+            if !sweep.round(&trie, visits, counter) {
+                return Some(counter.sum as usize);
+            }
+            if *visits == 0 {
+                return None;
             }
         }
     }
@@ -158,74 +154,14 @@ impl Index {
 
     /// Searches the tree. Returns whether `visits` did not suffice.
     fn search_tree(&self, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
-        let mut search = TreeSearch { words, best, memo: Memo::default(), lower: Vec::new() };
-        let mut sweep = Sweep::new(&self.trie(), "");
-        let mut removals = sweep.removals();
+        let mut search = TreeSearch::new(words, best);
+        let mut sweep = Sweep::new(&self.trie(), "", search.start());
         loop {
             let trie = self.trie();
-            if trie.removals() != removals {
-                removals = trie.removals();
-                search.memo.clear();
-            }
-            let more = sweep
-                .round(&trie, visits, &mut |trie, frames, child| Some(search.child(trie, frames, child)));
+            let more = search.round(&trie, &mut sweep, visits);
             if !more || *visits == 0 {
                 return more;
             }
         }
-    }
-}
-
-struct TreeSearch<'a> {
-    words: &'a Words,
-    best: &'a mut Best,
-    /// The qualities of components seen before.
-    memo: Memo,
-    lower: Vec<u8>,
-}
-
-impl TreeSearch<'_> {
-    /// Ranks a child, and returns the qualities of its path.
-    #[inline]
-    fn child(&mut self, trie: &Trie, frames: &[Frame], child: Child) -> Qualities {
-        let above = frames.last().map_or(0, |frame| frame.state);
-        let (words, lower) = (self.words, &mut self.lower);
-        let own = self.memo.get(child.component).unwrap_or_else(|| {
-            let own = words.of_component(trie.components.text(child.component), lower);
-            if trie.components.is_shared(child.component) {
-                self.memo.set(child.component, own);
-            }
-            own
-        });
-        let own = if own != 0 && words.has_dots() {
-            let text = |level: usize| {
-                let place = frames.len().checked_sub(level).filter(|place| *place > 0)?;
-                Some(trie.components.text(frames[place].component))
-            };
-            words.checked(own, text, lower)
-        } else {
-            own
-        };
-        let all = words.best(above, own);
-        if words.all_match(all) {
-            self.rank(trie, frames, child, all);
-        }
-        all
-    }
-
-    #[inline(never)]
-    fn rank(&mut self, trie: &Trie, frames: &[Frame], child: Child, all: Qualities) {
-        // The depth is used in place of the length: computing the length of each of many matches would take too long.
-        let rank = Best::rank(self.words.sum(all), frames.len());
-        self.best.add(rank, || {
-            let mut path = Vec::new();
-            for frame in frames.iter().skip(1) {
-                path.extend_from_slice(trie.components.text(frame.component));
-                path.push(b'.');
-            }
-            path.extend_from_slice(trie.components.text(child.component));
-            let path = String::from_utf8_lossy(&path).into_owned();
-            Node { path, leaf: child.is_leaf(), branch: child.directory().is_some() }
-        });
     }
 }

@@ -4,17 +4,40 @@
 use crate::children::{At, Child};
 use crate::trie::Trie;
 
-/// Maximum number of children visited in one round, which takes well below a millisecond.
+/// Maximum number of children visited in one round, which takes about a millisecond.
 const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 65_536 };
+
+/// What goes along with a sweep.
+pub(crate) trait Visit {
+    /// What it needs to know in each directory.
+    type State: Copy;
+
+    /// Gets the directories above a child, and the child. Returns the state to enter the child with, or `None` to skip
+    /// it; only directories are entered.
+    fn child(&mut self, trie: &Trie, frames: &mut [Frame<Self::State>], child: Child) -> Option<Self::State>;
+
+    /// Gets a directory whose children have all been visited, and the one above it.
+    fn leave(&mut self, _trie: &Trie, _left: &Frame<Self::State>, _above: Option<&mut Frame<Self::State>>) {}
+}
+
+impl<F: FnMut(&Trie, &[Frame<()>], Child) -> Option<()>> Visit for F {
+    type State = ();
+
+    fn child(&mut self, trie: &Trie, frames: &mut [Frame<()>], child: Child) -> Option<()> {
+        self(trie, frames, child)
+    }
+}
 
 /// A directory that the sweep is in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame {
-    directory: u32,
+pub(crate) struct Frame<S> {
+    pub(crate) directory: u32,
     /// The component of the directory; meaningless for the first frame.
     pub(crate) component: u32,
     /// What the visitor returned when it entered the directory.
-    pub(crate) state: u16,
+    pub(crate) state: S,
+    /// The tree has changed since then.
+    pub(crate) is_changed: bool,
     /// The next child.
     at: At,
     /// The child visited last.
@@ -23,62 +46,66 @@ pub(crate) struct Frame {
 
 /// A sweep through everything below a directory.
 #[derive(Debug)]
-pub(crate) struct Sweep {
+pub(crate) struct Sweep<S> {
     start: Vec<u8>,
-    frames: Vec<Frame>,
+    frames: Vec<Frame<S>>,
     /// The text of the child visited last in each frame, saved between two rounds.
     texts: Vec<Vec<u8>>,
     changes: u64,
-    removals: u64,
 }
 
-impl Sweep {
+impl<S: Copy> Sweep<S> {
     /// A sweep below the directory `start`, "" for the root. It is over at once if there is no such directory.
-    pub(crate) fn new(trie: &Trie, start: &str) -> Self {
+    pub(crate) fn new(trie: &Trie, start: &str, state: S) -> Self {
         let start = start.as_bytes().to_vec();
-        let frames = directory(trie, &start).map(first_frame).into_iter().collect();
-        Self { start, frames, texts: Vec::new(), changes: trie.changes(), removals: trie.removals() }
+        let frames = directory(trie, &start).map(|first| frame(first, 0, state)).into_iter().collect();
+        Self { start, frames, texts: Vec::new(), changes: trie.changes() }
     }
 
-    /// A counter that changes when numbers of components become invalid.
-    pub(crate) fn removals(&self) -> u64 {
-        self.removals
-    }
-
-    /// Runs one round. `visit` gets the directories above a child, and the child. It returns the state to enter the
-    /// child with, or `None` to skip it; only directories are entered. Returns `false` at the end. `visits` is what the
-    /// sweep may still visit; it is 0 if that did not suffice.
+    /// Runs one round. Returns `false` at the end. `visits` is what the sweep may still visit; it is 0 if that did not
+    /// suffice.
     pub(crate) fn round(
         &mut self,
         trie: &Trie,
         visits: &mut usize,
-        visit: &mut impl FnMut(&Trie, &[Frame], Child) -> Option<u16>,
+        visitor: &mut impl Visit<State = S>,
     ) -> bool {
         self.resume(trie);
         let stop = visits.saturating_sub(VISITS_PER_TURN);
-        while let Some(frame) = self.frames.last_mut() {
-            let Some((at, child)) = trie.children.get(frame.directory, frame.at) else {
-                self.frames.pop();
+        while let Some(last) = self.frames.last_mut() {
+            let Some((at, children)) = trie.children.rest(last.directory, last.at) else {
+                if let Some(left) = self.frames.pop() {
+                    visitor.leave(trie, &left, self.frames.last_mut());
+                }
                 continue;
             };
-            if *visits == stop {
+            let count = children.len().min(*visits - stop);
+            if count == 0 {
                 self.save(trie);
                 return true;
             }
-            *visits -= 1;
-            (frame.at, frame.latest) = (at.next(), Some(child.component));
-            if let Some(state) = visit(trie, &self.frames, child)
-                && let Some(directory) = child.directory()
-            {
-                let component = child.component;
-                self.frames.push(Frame { component, state, ..first_frame(directory) });
+            // Some children of one directory, until one of them is entered.
+            let mut entered = None;
+            let mut done = 0;
+            for child in &children[..count] {
+                done += 1;
+                let state = visitor.child(trie, &mut self.frames, *child);
+                if let (Some(state), Some(directory)) = (state, child.directory()) {
+                    entered = Some(frame(directory, child.component, state));
+                    break;
+                }
             }
+            *visits -= done;
+            if let Some(last) = self.frames.last_mut() {
+                (last.at, last.latest) = (at.after(done), Some(children[done - 1].component));
+            }
+            self.frames.extend(entered);
         }
         false
     }
 
     fn save(&mut self, trie: &Trie) {
-        let text = |frame: &Frame| frame.latest.map(|latest| trie.components.text(latest).to_vec());
+        let text = |frame: &Frame<S>| frame.latest.map(|latest| trie.components.text(latest).to_vec());
         self.texts = self.frames.iter().map(|frame| text(frame).unwrap_or_default()).collect();
     }
 
@@ -87,7 +114,8 @@ impl Sweep {
         if self.changes == trie.changes() {
             return;
         }
-        (self.changes, self.removals) = (trie.changes(), trie.removals());
+        self.changes = trie.changes();
+        self.frames.iter_mut().for_each(|frame| frame.is_changed = true);
         let mut next = directory(trie, &self.start);
         for place in 0..self.frames.len() {
             let Some(here) = next else { return self.frames.truncate(place) };
@@ -115,8 +143,8 @@ impl Sweep {
     }
 }
 
-fn first_frame(directory: u32) -> Frame {
-    Frame { directory, component: 0, state: 0, at: At::default(), latest: None }
+fn frame<S>(directory: u32, component: u32, state: S) -> Frame<S> {
+    Frame { directory, component, state, is_changed: false, at: At::default(), latest: None }
 }
 
 fn directory(trie: &Trie, path: &[u8]) -> Option<u32> {
@@ -127,20 +155,20 @@ fn directory(trie: &Trie, path: &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn path(trie: &Trie, frames: &[Frame], child: Child) -> String {
+    fn path(trie: &Trie, frames: &[Frame<()>], child: Child) -> String {
         let above = frames.iter().skip(1).map(|frame| frame.component);
         let texts = above.chain([child.component]).map(|c| String::from_utf8_lossy(trie.components.text(c)));
         texts.collect::<Vec<_>>().join(".")
     }
 
     fn swept(trie: &mut Trie, mut between: impl FnMut(&mut Trie, usize)) -> Vec<String> {
-        let mut sweep = Sweep::new(trie, "");
+        let mut sweep = Sweep::new(trie, "", ());
         let (mut visits, mut found, mut rounds) = (usize::MAX, Vec::new(), 0);
-        while sweep.round(trie, &mut visits, &mut |trie, frames, child| {
+        while sweep.round(trie, &mut visits, &mut |trie: &Trie, frames: &[Frame<()>], child: Child| {
             if child.is_leaf() {
                 found.push(path(trie, frames, child));
             }
-            Some(0)
+            Some(())
         }) {
             rounds += 1;
             between(trie, rounds);
@@ -179,6 +207,7 @@ mod tests {
         });
         assert!(found.len() < 10, "{found:?}");
         assert!(swept(&mut trie, |_, _| {}).is_empty());
-        assert!(!Sweep::new(&trie, "no").round(&trie, &mut 5, &mut |_, _, _| None));
+        let mut nothing = |_: &Trie, _: &[Frame<()>], _: Child| None;
+        assert!(!Sweep::new(&trie, "no", ()).round(&trie, &mut 5, &mut nothing));
     }
 }

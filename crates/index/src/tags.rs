@@ -7,18 +7,20 @@
 
 pub(crate) mod complete;
 pub(crate) mod expression;
+mod marks;
 mod numbers;
 mod pairs;
 mod postings;
 pub(crate) mod search;
 pub(crate) mod select;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::RandomState;
 
 use self::numbers::Numbers;
 use self::pairs::Pairs;
+use self::postings::Postings;
 use crate::pool::{LENGTH_MAX, Pool};
 
 /// The tag whose value is the part before the first `;`.
@@ -38,6 +40,8 @@ pub(crate) struct Tags {
     /// The number of a series by its pairs.
     by_pairs: Numbers,
     hasher: RandomState,
+    /// The series by the number of their pairs.
+    by_length: BTreeMap<u16, Postings>,
     count: usize,
     /// Names that searches by tags do not find: series hidden by an operator, and names with invalid tags.
     aside: BTreeSet<Box<str>>,
@@ -59,6 +63,7 @@ impl Tags {
             texts: Pool::new(),
             by_pairs: Numbers::new(),
             hasher: RandomState::default(),
+            by_length: BTreeMap::new(),
             count: 0,
             aside: BTreeSet::new(),
         }
@@ -102,6 +107,12 @@ impl Tags {
             self.pairs.remove_series(pair, number);
         }
         self.texts.release(start, usize::from(length));
+        if let Some(series) = self.by_length.get_mut(&length) {
+            series.remove(number);
+            if series.is_empty() {
+                self.by_length.remove(&length);
+            }
+        }
         self.free.push(number);
         self.count -= 1;
         true
@@ -140,6 +151,7 @@ impl Tags {
             + self.free.capacity() * size_of::<u32>()
             + self.texts.memory_bytes()
             + self.by_pairs.memory_bytes()
+            + self.by_length.values().map(Postings::memory_bytes).sum::<usize>()
             + aside
     }
 
@@ -173,6 +185,7 @@ impl Tags {
             }
         };
         self.series[number as usize] = Series { start, length: pairs.len() as u16 };
+        self.by_length.entry(pairs.len() as u16).or_default().insert(number);
         for pair in pairs {
             self.pairs.add_series(*pair, number);
         }

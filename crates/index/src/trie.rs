@@ -2,6 +2,7 @@
 
 use crate::children::{At, Child, Children};
 use crate::components::Components;
+use crate::shape::Mixer;
 
 /// Names as a tree of components. Every directory contains at least one metric.
 #[derive(Debug)]
@@ -14,6 +15,7 @@ pub(crate) struct Trie {
     directories: usize,
     changes: u64,
     removals: u64,
+    mixer: Mixer,
     /// The last name that was inserted, and the directories on its path: the next name often shares most of
     /// them.
     latest: Vec<u8>,
@@ -28,6 +30,8 @@ struct Crumb {
     directory: u32,
     /// Its position in its parent directory.
     at: At,
+    /// The shape that its parent's shape was made of.
+    counted: u64,
 }
 
 impl Trie {
@@ -42,6 +46,7 @@ impl Trie {
             directories: 0,
             changes: 0,
             removals: 0,
+            mixer: Mixer::new(),
             latest: Vec::new(),
             trail: Vec::new(),
         }
@@ -82,6 +87,7 @@ impl Trie {
         let shared = self.latest.iter().zip(name).take_while(|(a, b)| a == b).count();
         // A directory is shared if its component and the dot after it are.
         while self.trail.last().is_some_and(|crumb| crumb.end >= shared) {
+            self.count_in(self.trail.len() - 1);
             self.trail.pop();
         }
         let mut start = self.trail.last().map_or(0, |crumb| crumb.end + 1);
@@ -93,6 +99,27 @@ impl Trie {
         self.latest.clear();
         self.latest.extend_from_slice(name);
         self.insert_leaf(&name[start..])
+    }
+
+    /// Brings the shapes of all directories up to date after insertions. A search must not begin before.
+    ///
+    /// Insertions leave this to the next name, because names that follow each other often have most directories in common.
+    pub(crate) fn settle(&mut self) {
+        for place in (0..self.trail.len()).rev() {
+            self.count_in(place);
+        }
+    }
+
+    /// The shape of a directory: a hash of everything below it. Directories with the same names below, and the same
+    /// metrics and directories among them, have the same shape. It has 56 bits, so others have another one, but for a
+    /// chance of one in 2^56 for each two.
+    #[inline]
+    pub(crate) fn shape(&self, directory: u32) -> u64 {
+        debug_assert!(
+            self.trail.iter().all(|crumb| crumb.counted == self.children.shape(crumb.directory)),
+            "the tree is settled"
+        );
+        self.children.shape(directory)
     }
 
     /// The entry of a name: a metric, a directory or both.
@@ -120,33 +147,72 @@ impl Trie {
         let Some((directory, at, child)) = way.pop().filter(|(_, _, child)| child.is_leaf()) else {
             return false;
         };
+        self.settle();
         self.leaves -= 1;
         self.changes += 1;
         self.removals += 1;
         self.trail.clear();
         self.latest.clear();
-        self.prune(directory, at, child.with_leaf(false), way);
+        let part = self.part(child);
+        self.prune((directory, at, child.with_leaf(false)), part, way);
         true
     }
 
-    /// Writes a changed child. If it is no longer a metric or a directory, it is removed, and so are the parent
-    /// directories that become empty.
-    fn prune(&mut self, mut directory: u32, mut at: At, mut child: Child, mut way: Vec<(u32, At, Child)>) {
-        while !child.is_leaf() && child.directory().is_none() {
-            let left = self.children.remove(directory, at);
-            self.components.release(child.component);
+    /// Writes a changed child, whose part in its directory's shape was `part`. If it is no longer a metric or a
+    /// directory, it is removed, and so are the parent directories that become empty.
+    fn prune(&mut self, changed: (u32, At, Child), mut part: u64, mut way: Vec<(u32, At, Child)>) {
+        let (mut directory, mut at, mut child) = changed;
+        loop {
+            let before = self.children.shape(directory);
+            let is_gone = !child.is_leaf() && child.directory().is_none();
+            let left = if is_gone {
+                self.components.release(child.component);
+                self.children.remove(directory, at)
+            } else {
+                self.children.set(directory, at, child);
+                directory
+            };
+            let new = if is_gone { 0 } else { self.part(child) };
+            self.children.set_shape(left, before.wrapping_sub(part).wrapping_add(new));
             let Some((above, place, own)) = way.pop() else {
                 self.root = left;
                 return;
             };
-            let empty = self.children.is_empty(left);
-            if empty {
+            part = self.mixer.part(own, before);
+            let is_empty = self.children.is_empty(left);
+            if is_empty {
                 self.children.release(left);
                 self.directories -= 1;
             }
-            (directory, at, child) = (above, place, own.with_directory((!empty).then_some(left)));
+            (directory, at, child) = (above, place, own.with_directory((!is_empty).then_some(left)));
         }
-        self.children.set(directory, at, child);
+    }
+
+    /// The part of a child in the shape of its directory.
+    fn part(&self, child: Child) -> u64 {
+        self.mixer.part(child, child.directory().map_or(0, |below| self.children.shape(below)))
+    }
+
+    /// Brings the shape of the parent of a directory on the trail up to date.
+    #[inline]
+    fn count_in(&mut self, place: usize) {
+        let Crumb { directory, at, counted, .. } = self.trail[place];
+        let shape = self.children.shape(directory);
+        if shape == counted {
+            return;
+        }
+        self.trail[place].counted = shape;
+        let above = place.checked_sub(1).map_or(self.root, |place| self.trail[place].directory);
+        if let Some((_, own)) = self.children.get(above, at) {
+            self.replace_part(above, self.mixer.part(own, counted), self.mixer.part(own, shape));
+        }
+    }
+
+    /// Replaces a child's part in the shape of a directory; 0 for a child that does not exist.
+    #[inline]
+    fn replace_part(&mut self, directory: u32, old: u64, new: u64) {
+        let shape = self.children.shape(directory).wrapping_sub(old).wrapping_add(new);
+        self.children.set_shape(directory, shape);
     }
 
     fn child(&self, directory: u32, text: &[u8]) -> Option<(At, Child)> {
@@ -161,13 +227,14 @@ impl Trie {
         if let Some((at, child)) = known
             && let Some(directory) = child.directory()
         {
-            self.trail.push(Crumb { end, directory, at });
+            self.trail.push(Crumb { end, directory, at, counted: self.children.shape(directory) });
             return;
         }
         let below = self.children.create();
+        let old = known.map_or(0, |(_, child)| self.part(child));
         let at = match (known, place) {
             (Some((at, child)), _) => {
-                self.children.set(directory, at, child.with_directory(Some(below)));
+                self.set(at, child.with_directory(Some(below)), old);
                 at
             }
             (None, Ok(at) | Err(at)) => {
@@ -177,7 +244,7 @@ impl Trie {
         };
         self.directories += 1;
         self.changes += 1;
-        self.trail.push(Crumb { end, directory: below, at });
+        self.trail.push(Crumb { end, directory: below, at, counted: 0 });
     }
 
     fn insert_leaf(&mut self, text: &[u8]) -> bool {
@@ -188,7 +255,7 @@ impl Trie {
                 if child.is_leaf() {
                     return false;
                 }
-                self.children.set(directory, at, child.with_leaf(true));
+                self.set(at, child.with_leaf(true), self.part(child));
             }
             Err(at) => {
                 let child = Child::new(self.components.acquire(text)).with_leaf(true);
@@ -205,10 +272,18 @@ impl Trie {
         self.trail.last().map_or(self.root, |crumb| crumb.directory)
     }
 
+    /// Replaces a child of the directory at the end of the path. `old` was its part in the shape.
+    fn set(&mut self, at: At, child: Child, old: u64) {
+        let directory = self.here();
+        self.children.set(directory, at, child);
+        self.replace_part(directory, old, self.part(child));
+    }
+
     /// Adds a child to the directory at the end of the path, and updates the number of this directory in its
     /// parent. Returns the child's position.
     fn add(&mut self, at: At, child: Child) -> At {
         let (directory, at) = self.children.insert(self.here(), at, child);
+        self.replace_part(directory, 0, self.part(child));
         match self.trail.split_last_mut() {
             None => self.root = directory,
             Some((last, above)) => {

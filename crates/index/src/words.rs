@@ -1,10 +1,14 @@
 //! The words of a search, and how well a component matches each of them.
 
-use memchr::memmem::Finder;
 use plumbago_model::glob::{GlobError, Pattern, has_glob};
+
+use crate::components::Component;
+use crate::needle::{Needle, is_plain};
 
 /// Maximum number of words in a search.
 pub const WORDS_MAX: usize = 7;
+/// Maximum number of parts of all words with dots, without the last part of each.
+const PARTS_MAX: usize = u128::BITS as usize;
 
 /// How well a text matches a word: 0 is not at all; then come inside the text, at the start of a part, and as a whole.
 type Quality = u16;
@@ -14,96 +18,186 @@ const WHOLE: Quality = 3;
 
 /// The words of a search, in lower case. Every word must be somewhere in a name.
 #[derive(Debug)]
-pub(crate) struct Words(Vec<Word>);
+pub(crate) struct Words {
+    words: Vec<Word>,
+    /// The words with dots.
+    dotted: Vec<Dotted>,
+    /// The bits of the first part of each word with dots.
+    first: u128,
+    /// Some word has to be compared with a tag and its value together.
+    needs_tag: bool,
+}
 
 /// A word. A word with dots matches consecutive components, any other word a single one.
 #[derive(Debug)]
 struct Word {
     /// The word as it is compared with tags.
     anywhere: Part,
-    /// The parts between dots; the last one matches the component that completes the match.
+    /// The part that matches a component: of a word with dots, the last one, which completes the match.
+    last: Part,
+}
+
+/// The parts of a word with dots that come before the last one. Each has a bit.
+#[derive(Debug)]
+struct Dotted {
+    /// The number of the word.
+    place: usize,
+    /// The bit of the first part; the others follow.
+    bit: usize,
     parts: Vec<Part>,
+}
+
+impl Dotted {
+    /// The bit of the part before the last one.
+    fn ready(&self) -> u128 {
+        1 << (self.bit + self.parts.len() - 1)
+    }
+}
+
+/// What a component is for the words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Match {
+    /// How well it matches each word. Words with dots are compared with their last part only.
+    pub(crate) qualities: Qualities,
+    /// The other parts of words with dots that it matches.
+    pub(crate) parts: u128,
 }
 
 #[derive(Debug)]
 enum Part {
-    Anywhere(Box<Finder<'static>>),
+    Anywhere(Box<Needle>),
     Start(String),
     Whole(String),
     End(String),
-    Glob(Pattern),
+    /// Texts that come one after the other, with anything before, between and behind them.
+    Stars(Vec<Needle>),
+    Glob(Box<Glob>),
+}
+
+/// A glob, and a text that everything it matches contains. Most texts do not contain it, and are refused fast.
+#[derive(Debug)]
+struct Glob {
+    pattern: Pattern,
+    needed: Option<Needle>,
 }
 
 /// The qualities of all words, two bits each.
 pub(crate) type Qualities = u16;
+/// The low bit of each quality.
+const LOW: Qualities = 0x5555;
 
 impl Words {
     /// Splits a text at white space.
     pub(crate) fn new(text: &str) -> Result<Self, GlobError> {
-        let words = text.split_whitespace().take(WORDS_MAX).map(|word| Word::new(&word.to_lowercase()));
-        words.collect::<Result<_, _>>().map(Self)
+        let mut all = Self { words: Vec::new(), dotted: Vec::new(), first: 0, needs_tag: false };
+        let mut bit = 0;
+        for word in text.split_whitespace().take(WORDS_MAX).map(str::to_lowercase) {
+            let mut parts = parts(&word)?;
+            let Some(last) = parts.pop() else { continue };
+            if !parts.is_empty() {
+                if bit + parts.len() > PARTS_MAX {
+                    return Err(GlobError::TooDeep);
+                }
+                all.first |= 1 << bit;
+                let count = parts.len();
+                all.dotted.push(Dotted { place: all.words.len(), bit, parts });
+                bit += count;
+            }
+            all.needs_tag |= has_glob(&word) || word.contains('=');
+            all.words.push(Word { anywhere: Part::anywhere(&word)?, last });
+        }
+        Ok(all)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.words.is_empty()
     }
 
-    /// How well a component matches each word. Words with dots are compared with their last part only.
-    pub(crate) fn of_component(&self, component: &[u8], lower: &mut Vec<u8>) -> Qualities {
-        lowered(component, lower);
-        let quality = |word: &Word| word.parts.last().map_or(0, |part| part.quality(lower));
-        self.0.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
+    /// What a component is for each word.
+    #[inline]
+    pub(crate) fn of_component(&self, component: Component<'_>, lower: &mut Vec<u8>) -> Match {
+        let text = if component.is_plain { component.text } else { lowered(component.text, lower) };
+        let qualities = self.words.iter().enumerate();
+        let qualities = qualities.fold(0, |all, (place, word)| all | word.last.quality(text) << (2 * place));
+        let mut parts = 0;
+        for word in &self.dotted {
+            for (place, part) in word.parts.iter().enumerate() {
+                parts |= u128::from(part.quality(text) > 0) << (word.bit + place);
+            }
+        }
+        Match { qualities, parts }
     }
 
-    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone.
-    pub(crate) fn of_pair(&self, tag: Option<&str>, value: &str, lower: &mut Vec<u8>) -> Qualities {
-        let text = tag.map(|tag| format!("{tag}={value}"));
-        lowered(text.as_deref().unwrap_or(value).as_bytes(), lower);
-        let quality = |word: &Word| word.anywhere.quality(lower);
-        self.0.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
-    }
-
-    /// Whether any word has a dot.
-    pub(crate) fn has_dots(&self) -> bool {
-        self.0.iter().any(|word| word.parts.len() > 1)
-    }
-
-    /// Drops the qualities of words with dots whose other parts do not match the components above. `above` returns the
-    /// component that is the given number of levels higher.
-    pub(crate) fn checked<'a>(
+    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone. `known` is what the tag alone
+    /// decides ([`Words::of_tag`]); its words are left out. A word that is the whole value may count as the whole text.
+    pub(crate) fn of_pair(
         &self,
-        mut all: Qualities,
-        above: impl Fn(usize) -> Option<&'a [u8]>,
+        tag: Option<&str>,
+        value: &str,
+        known: Qualities,
         lower: &mut Vec<u8>,
     ) -> Qualities {
-        for (place, word) in self.0.iter().enumerate() {
-            if word.parts.len() == 1 || all >> (2 * place) & 3 == 0 {
-                continue;
+        let text = match tag {
+            Some(tag) if self.needs_tag => {
+                lower.clear();
+                lower.extend_from_slice(tag.as_bytes());
+                lower.push(b'=');
+                lower.extend_from_slice(value.as_bytes());
+                make_lower(lower);
+                lower
             }
-            let matches = word.parts.iter().rev().enumerate().skip(1).all(|(level, part)| {
-                above(level).is_some_and(|text| {
-                    lowered(text, lower);
-                    part.quality(lower) > 0
-                })
-            });
-            if !matches {
-                all &= !(3 << (2 * place));
+            // A word without a `=` that is not in the tag can only be in the value.
+            _ if is_plain(value.as_bytes()) => value.as_bytes(),
+            _ => lowered(value.as_bytes(), lower),
+        };
+        let mut all = 0;
+        for (place, word) in self.words.iter().enumerate() {
+            if known >> (2 * place) & 3 == 0 {
+                all |= word.anywhere.quality(text) << (2 * place);
             }
         }
         all
     }
 
+    /// How well every pair of a tag matches each word, as far as the tag alone decides that.
+    pub(crate) fn of_tag(&self, tag: &str) -> Qualities {
+        let text = format!("{tag}=").to_lowercase();
+        let quality = |word: &Word| match &word.anywhere {
+            // The value never makes it a match of the whole, because it is not empty.
+            part @ Part::Anywhere(_) => part.quality(text.as_bytes()).min(START),
+            _ => 0,
+        };
+        self.words.iter().enumerate().fold(0, |all, (place, word)| all | quality(word) << (2 * place))
+    }
+
+    /// Whether any word has a dot.
+    pub(crate) fn has_dots(&self) -> bool {
+        !self.dotted.is_empty()
+    }
+
+    /// What a component adds below a directory: how well it matches each word, of words with dots only those whose
+    /// other parts were matched right above (`begun`); and what is begun below it.
+    pub(crate) fn step(&self, begun: u128, found: Match) -> (Qualities, u128) {
+        let mut qualities = found.qualities;
+        for word in self.dotted.iter().filter(|word| begun & word.ready() == 0) {
+            qualities &= !(3 << (2 * word.place));
+        }
+        // A word's last bit moves to the first one of the next word, which any component may set.
+        (qualities, (begun << 1 | self.first) & found.parts)
+    }
+
     /// The better quality of two for each word.
     #[inline]
-    pub(crate) fn best(&self, a: Qualities, b: Qualities) -> Qualities {
+    pub(crate) fn best(a: Qualities, b: Qualities) -> Qualities {
         if b == 0 {
             return a;
         }
         if a == 0 {
             return b;
         }
-        let best = |place: usize| (a & 3 << (2 * place)).max(b & 3 << (2 * place));
-        (0..self.0.len()).fold(0, |all, place| all | best(place))
+        let (a_high, b_high) = (a >> 1 & LOW, b >> 1 & LOW);
+        let low = a & (a_high | !b_high) | b & (b_high | !a_high);
+        (a_high | b_high) << 1 | low & LOW
     }
 
     /// Whether every word matches.
@@ -113,36 +207,42 @@ impl Words {
     }
 
     /// The sum of the qualities.
-    pub(crate) fn sum(&self, all: Qualities) -> u32 {
-        (0..self.0.len()).map(|place| u32::from(all >> (2 * place) & 3)).sum()
+    pub(crate) fn sum(all: Qualities) -> u32 {
+        (all & LOW).count_ones() + 2 * (all >> 1 & LOW).count_ones()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.words.len()
     }
 
     fn mask(&self) -> u16 {
-        0x5555 & ((1_u32 << (2 * self.0.len())) - 1) as u16
+        LOW & ((1_u32 << (2 * self.words.len())) - 1) as u16
     }
 }
 
-impl Word {
-    fn new(text: &str) -> Result<Self, GlobError> {
-        let texts: Vec<&str> = text.split('.').collect();
-        let last = texts.len() - 1;
-        let part = |(place, part): (usize, &&str)| match (place, last) {
-            _ if has_glob(part) => {
-                let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
-                let after = if place == last && !part.ends_with('*') { "*" } else { "" };
-                Pattern::parse(&format!("{before}{part}{after}")).map(Part::Glob)
-            }
-            (0, 0) => Ok(Part::Anywhere(Box::new(Finder::new(part).into_owned()))),
-            (0, _) => Ok(Part::End((*part).to_owned())),
-            (place, last) if place == last => Ok(Part::Start((*part).to_owned())),
-            _ => Ok(Part::Whole((*part).to_owned())),
-        };
-        let parts = texts.iter().enumerate().map(part).collect::<Result<_, _>>()?;
-        Ok(Self { anywhere: Part::anywhere(text)?, parts })
+/// The parts of a word between dots.
+fn parts(text: &str) -> Result<Vec<Part>, GlobError> {
+    let texts: Vec<&str> = text.split('.').collect();
+    let last = texts.len() - 1;
+    let part = |(place, part): (usize, &&str)| match (place, last) {
+        (0, 0) if has_glob(part) => Part::around(part),
+        _ if has_glob(part) => {
+            let before = if place == 0 && !part.starts_with('*') { "*" } else { "" };
+            let after = if place == last && !part.ends_with('*') { "*" } else { "" };
+            Part::glob(&format!("{before}{part}{after}"))
+        }
+        (0, 0) => Ok(Part::Anywhere(Box::new(Needle::new(part)))),
+        (0, _) => Ok(Part::End((*part).to_owned())),
+        (place, last) if place == last => Ok(Part::Start((*part).to_owned())),
+        _ => Ok(Part::Whole((*part).to_owned())),
+    };
+    texts.iter().enumerate().map(part).collect()
+}
+
+impl Glob {
+    fn matches(&self, text: &[u8]) -> bool {
+        self.needed.as_ref().is_none_or(|needed| needed.find(text).is_some())
+            && std::str::from_utf8(text).is_ok_and(|text| self.pattern.matches(text))
     }
 }
 
@@ -150,9 +250,25 @@ impl Part {
     fn anywhere(text: &str) -> Result<Self, GlobError> {
         if has_glob(text) {
             // The dots of a value do not separate components.
-            return Pattern::parse(&format!("*{text}*").replace('.', "?")).map(Self::Glob);
+            return Self::around(&text.replace('.', "?"));
         }
-        Ok(Self::Anywhere(Box::new(Finder::new(text).into_owned())))
+        Ok(Self::Anywhere(Box::new(Needle::new(text))))
+    }
+
+    /// A glob that may match anywhere in a text.
+    fn around(glob: &str) -> Result<Self, GlobError> {
+        if is_simple(glob) && !glob.contains('?') {
+            let texts = glob.split('*').filter(|text| !text.is_empty());
+            return Ok(Self::Stars(texts.map(Needle::new).collect()));
+        }
+        Self::glob(&format!("*{glob}*"))
+    }
+
+    fn glob(glob: &str) -> Result<Self, GlobError> {
+        let texts = glob.split(['*', '?']).filter(|_| is_simple(glob));
+        let longest = texts.max_by_key(|text| text.len()).filter(|text| !text.is_empty());
+        let needed = longest.map(Needle::new);
+        Ok(Self::Glob(Box::new(Glob { pattern: Pattern::parse(glob)?, needed })))
     }
 
     fn quality(&self, text: &[u8]) -> Quality {
@@ -162,33 +278,51 @@ impl Part {
             true => START,
         };
         match self {
-            Self::Anywhere(finder) => match finder.find(text) {
+            Self::Anywhere(needle) => match needle.find(text) {
                 None => 0,
-                Some(_) if finder.needle().len() == text.len() => WHOLE,
+                Some(_) if needle.length() == text.len() => WHOLE,
                 Some(at) if at == 0 || !text[at - 1].is_ascii_alphanumeric() => START,
                 Some(_) => INSIDE,
             },
             Self::Start(word) => of(text.starts_with(word.as_bytes()), word.len()),
             Self::End(word) => of(text.ends_with(word.as_bytes()), word.len()),
             Self::Whole(word) => of(text == word.as_bytes(), word.len()),
-            Self::Glob(pattern) => {
-                let matches = std::str::from_utf8(text).is_ok_and(|text| pattern.matches(text));
-                if matches { START } else { 0 }
+            Self::Stars(texts) => {
+                let mut rest = Some(text);
+                for needle in texts {
+                    let behind = |rest: &[u8]| Some(needle.find(rest)? + needle.length());
+                    rest = rest.and_then(|rest| rest.get(behind(rest)?..));
+                }
+                if rest.is_some() { START } else { 0 }
             }
+            Self::Glob(glob) if glob.matches(text) => START,
+            Self::Glob(_) => 0,
         }
     }
 }
 
-/// Writes a text in lower case.
-fn lowered(text: &[u8], lower: &mut Vec<u8>) {
+/// Whether a glob has no wildcards but `*` and `?`.
+fn is_simple(glob: &str) -> bool {
+    !glob.contains(['[', ']', '{', '}', '\\'])
+}
+
+/// A text in lower case.
+fn lowered<'a>(text: &[u8], lower: &'a mut Vec<u8>) -> &'a [u8] {
     lower.clear();
     lower.extend_from_slice(text);
-    lower.make_ascii_lowercase();
+    make_lower(lower);
+    lower
+}
+
+fn make_lower(text: &mut Vec<u8>) {
+    if is_plain(text) {
+        return;
+    }
+    text.make_ascii_lowercase();
     if !text.is_ascii()
-        && let Ok(text) = std::str::from_utf8(text)
+        && let Ok(lower) = std::str::from_utf8(text).map(str::to_lowercase)
     {
-        lower.clear();
-        lower.extend_from_slice(text.to_lowercase().as_bytes());
+        *text = lower.into_bytes();
     }
 }
 
@@ -196,9 +330,13 @@ fn lowered(text: &[u8], lower: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    fn plain(text: &str) -> Component<'_> {
+        Component { text: text.as_bytes(), is_plain: false, is_shared: false }
+    }
+
     fn of(words: &str, component: &str) -> Vec<u16> {
         let words = Words::new(words).unwrap();
-        let all = words.of_component(component.as_bytes(), &mut Vec::new());
+        let all = words.of_component(plain(component), &mut Vec::new()).qualities;
         (0..words.len()).map(|place| all >> (2 * place) & 3).collect()
     }
 
@@ -212,12 +350,52 @@ mod tests {
     }
 
     #[test]
+    fn words_may_be_globs() {
+        assert_eq!(of("w*0*c *w*b01 b*w *", "web01-cpu"), [2, 2, 0, 2]);
+        assert_eq!(of("00*0 b0?c b0??c w??0 ?", "web01-cpu"), [0, 0, 2, 2, 2]);
+        assert_eq!(of("{web,x}0 [!w]eb {a,b}? u\\*", "web01-cpu"), [2, 0, 2, 0]);
+        assert_eq!(of("\u{fc}*c \u{dc}?i", "\u{fc}niC"), [2, 2]);
+    }
+
+    #[test]
+    fn words_with_dots_need_the_components_above() {
+        let of = |words: &str, path: &str| {
+            let words = Words::new(words).unwrap();
+            let mut begun = 0;
+            let steps = path.split('.').map(|text| {
+                let found = words.of_component(plain(text), &mut Vec::new());
+                let (qualities, below) = words.step(begun, found);
+                begun = below;
+                qualities
+            });
+            steps.collect::<Vec<_>>()
+        };
+        assert_eq!(of("b.c", "ab.cd"), [0, 2]);
+        assert_eq!(of("b.c", "b.x.c"), [0, 0, 0]);
+        assert_eq!(of("a.b.c a.b", "xA.b.B.a.b.cc"), [0, 0b1100, 0, 0, 0b1100, 0b10]);
+        // The end of one word is not the beginning of the next.
+        assert_eq!(of("a.b c.d", "a.d"), [0, 0]);
+        assert_eq!(of("a.a.a", "a.a.a.a"), [0, 0, 3, 3]);
+        assert_eq!(of("*.x?", "a.xy"), [0, 2]);
+    }
+
+    #[test]
+    fn a_word_has_a_maximum_of_parts() {
+        assert!(Words::new(&format!("{}x", "x.".repeat(PARTS_MAX))).is_ok());
+        assert_eq!(Words::new(&format!("{}x", "x.".repeat(PARTS_MAX + 1))).unwrap_err(), GlobError::TooDeep);
+        assert!(Words::new(&format!("{} a.b", ".".repeat(PARTS_MAX))).is_err());
+    }
+
+    #[test]
     fn all_words_have_to_match() {
         let words = Words::new("a b c d e f g h i").unwrap();
         assert_eq!(words.len(), WORDS_MAX);
         assert!(words.all_match(0b01_10_11_01_01_01_01));
         assert!(!words.all_match(0b01_10_00_01_01_01_01));
-        assert_eq!(words.best(0b01_11_00, 0b10_01_01), 0b10_11_01);
-        assert_eq!(words.sum(0b10_11_01), 6);
+        for (a, b) in (0..256).flat_map(|a| (0..256).map(move |b| (a, b))) {
+            let better = |place: u16| (a >> (2 * place) & 3).max(b >> (2 * place) & 3) << (2 * place);
+            assert_eq!(Words::best(a, b), (0..4).map(better).sum::<u16>());
+        }
+        assert_eq!(Words::sum(0b10_11_01), 6);
     }
 }

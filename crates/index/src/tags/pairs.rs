@@ -115,10 +115,20 @@ impl Pairs {
         tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
     }
 
-    /// The tag, value and series of each pair, from the given number on. They are empty for a number that is free.
-    pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (&str, &str, &Postings)> {
+    /// The number of the tag, the value and the series of each pair, from the given number on. Value and series are empty
+    /// for a number that is free.
+    pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (u32, &str, &Postings)> {
         let pairs = self.pairs.get(from..).unwrap_or_default().iter();
-        pairs.map(|pair| (&*self.tags[pair.tag as usize].name, &*pair.value, &pair.series))
+        pairs.map(|pair| (pair.tag, &*pair.value, &pair.series))
+    }
+
+    pub(super) fn tag_name(&self, tag: u32) -> &str {
+        &self.tags[tag as usize].name
+    }
+
+    /// The series that have a tag.
+    pub(super) fn series_with(&self, tag: u32) -> &Postings {
+        &self.tags[tag as usize].series
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

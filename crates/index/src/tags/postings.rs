@@ -143,6 +143,14 @@ impl Postings {
         }
     }
 
+    /// The numbers that are also in a bitmap, sorted.
+    pub(super) fn common(&self, other: &RoaringBitmap) -> RoaringBitmap {
+        match self {
+            Self::Few(few) => few.iter().copied().filter(|number| other.contains(*number)).collect(),
+            Self::Many(many) => many & other,
+        }
+    }
+
     /// The numbers, sorted.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         let (few, many) = match self {

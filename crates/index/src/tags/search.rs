@@ -1,28 +1,39 @@
 //! Searches of tagged series by words.
 
+use std::collections::HashMap;
+
 use roaring::RoaringBitmap;
 
+use super::marks::Marks;
+use super::postings::Postings;
 use super::{NAME, Tags};
 use crate::Node;
 use crate::best::Best;
-use crate::words::Words;
+use crate::words::{Qualities, Words};
 
 /// Maximum number of pairs that are compared while the lock is held.
-const PAIRS_PER_TURN: usize = 16_384;
+const PAIRS_PER_TURN: usize = if cfg!(test) { 5 } else { 16_384 };
 
 /// A search of tagged series by words, in rounds. Between two of them the lock is released.
 #[derive(Debug)]
 pub(crate) struct TagSearch {
-    /// For each word, the series that have a part which begins with it, and all series that contain it.
-    found: Vec<(RoaringBitmap, RoaringBitmap)>,
+    found: Vec<Found>,
     /// The next pair.
     next: usize,
     lower: Vec<u8>,
 }
 
+/// The series in which a word was found.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    /// Those with a part that begins with it.
+    good: Marks,
+    other: Marks,
+}
+
 impl TagSearch {
     pub(crate) fn new(words: &Words) -> Self {
-        let found = vec![(RoaringBitmap::new(), RoaringBitmap::new()); words.len()];
+        let found = vec![Found::default(); words.len()];
         Self { found, next: 0, lower: Vec::new() }
     }
 
@@ -31,21 +42,29 @@ impl TagSearch {
     pub(crate) fn round(&mut self, tags: &Tags, words: &Words, visits: &mut usize) -> bool {
         let count = PAIRS_PER_TURN.min(*visits);
         let mut compared = 0;
+        // The words that match every pair of a tag. Its series are marked all at once. The pairs of a tag often follow each
+        // other.
+        let mut known: HashMap<u32, Qualities> = HashMap::new();
+        let mut latest = (u32::MAX, 0);
         for (tag, value, series) in tags.pairs.all(self.next).take(count) {
             compared += 1;
-            let all = words.of_pair((tag != NAME).then_some(tag), value, &mut self.lower);
-            if all == 0 {
+            let name = tags.pairs.tag_name(tag);
+            if name == NAME {
+                let all = words.of_pair(None, value, 0, &mut self.lower);
+                self.mark(all, series);
                 continue;
             }
-            for (place, (good, any)) in self.found.iter_mut().enumerate() {
-                match all >> (2 * place) & 3 {
-                    0 => {}
-                    1 => series.add_to(any),
-                    _ => {
-                        series.add_to(good);
-                        series.add_to(any);
-                    }
-                }
+            if latest.0 != tag {
+                let all = known.entry(tag).or_insert_with(|| {
+                    let all = words.of_tag(name);
+                    self.mark(all, tags.pairs.series_with(tag));
+                    all
+                });
+                latest = (tag, *all);
+            }
+            if !words.all_match(latest.1) {
+                let all = words.of_pair(Some(name), value, latest.1, &mut self.lower);
+                self.mark(all, series);
             }
         }
         self.next += compared;
@@ -53,31 +72,72 @@ impl TagSearch {
         compared == count
     }
 
+    fn mark(&mut self, all: Qualities, series: &Postings) {
+        if all == 0 {
+            return;
+        }
+        for (place, found) in self.found.iter_mut().enumerate() {
+            match all >> (2 * place) & 3 {
+                0 => {}
+                1 => found.other.add(series),
+                _ => found.good.add(series),
+            }
+        }
+    }
+
     /// Ranks the series in which every word was found. Returns whether `visits` did not suffice.
     pub(crate) fn rank(self, tags: &Tags, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
-        let goods: Vec<RoaringBitmap> = self.found.iter().map(|(good, _)| good.clone()).collect();
-        let Some(matching) = self.found.into_iter().map(|(_, any)| any).reduce(|a, b| a & b) else {
-            return false;
-        };
-        let mut left = matching.len() as usize;
-        for number in matching {
-            if !best.would_keep(Best::rank(2 * words.len() as u32, 1)) {
-                break;
-            }
-            let Some(next) = visits.checked_sub(1) else { return true };
-            (*visits, left) = (next, left - 1);
-            let pairs = tags.series.get(number as usize).map_or(0, |series| usize::from(series.length));
-            if pairs == 0 {
-                continue; // removed since its pair was compared
-            }
-            let sum = goods.iter().map(|good| 1 + u32::from(good.contains(number))).sum();
-            best.add(Best::rank(sum, pairs), || {
-                let mut path = String::new();
-                tags.write_name(number, &mut path);
-                Node { path, leaf: true, branch: false }
-            });
+        let mut goods = Vec::new();
+        let mut matching: Option<RoaringBitmap> = None;
+        for Found { good, other } in self.found {
+            let good = good.into_bitmap();
+            let any = other.into_bitmap() | &good;
+            matching = Some(matching.map_or_else(|| any.clone(), |all| all & &any));
+            goods.push(good);
         }
-        best.add_unranked(left);
+        let classes = by_goods(matching.unwrap_or_default(), &goods);
+        for (goods, class) in classes.into_iter().enumerate().rev() {
+            let sum = (words.len() + goods) as u32;
+            let mut left = class.len() as usize;
+            // The fewer pairs, the better.
+            for (pairs, series) in &tags.by_length {
+                let rank = Best::rank(sum, usize::from(*pairs));
+                if left == 0 || !best.would_keep(rank) {
+                    break;
+                }
+                for number in series.common(&class) {
+                    if !best.would_keep(rank) {
+                        break;
+                    }
+                    let Some(next) = visits.checked_sub(1) else {
+                        best.add_unranked(left);
+                        return true;
+                    };
+                    (*visits, left) = (next, left - 1);
+                    best.add(rank, || {
+                        let mut path = String::new();
+                        tags.write_name(number, &mut path);
+                        Node { path, leaf: true, branch: false }
+                    });
+                }
+            }
+            best.add_unranked(left);
+        }
         false
     }
+}
+
+/// Divides series by the number of sets that they are in.
+fn by_goods(all: RoaringBitmap, sets: &[RoaringBitmap]) -> Vec<RoaringBitmap> {
+    let mut classes = vec![all];
+    for set in sets {
+        let mut above = RoaringBitmap::new();
+        for class in &mut classes {
+            let moved = &*class & set;
+            *class -= &moved;
+            *class |= std::mem::replace(&mut above, moved);
+        }
+        classes.push(above);
+    }
+    classes
 }

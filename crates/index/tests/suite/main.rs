@@ -5,3 +5,4 @@
 
 mod find;
 mod finder;
+mod words;

@@ -1,0 +1,69 @@
+//! What a search knows about directories that it has been through.
+
+use hashbrown::HashTable;
+
+use crate::words::Qualities;
+
+/// The most directories that are remembered, in about a megabyte. Then the search forgets them all; those that
+/// are met often are soon known again.
+const DIRECTORIES_MAX: usize = if cfg!(test) { 20 } else { 16_384 };
+
+/// With what a search enters a directory: the words that were found above it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// How well the path matches each word.
+    pub(crate) qualities: Qualities,
+    /// The beginnings of words with dots that the end of the path matches.
+    pub(crate) begun: u128,
+}
+
+/// What a search found below a directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Below {
+    /// The number of matches.
+    pub(crate) count: u32,
+    /// The highest rank among them, as if the directory were the root.
+    pub(crate) best: u32,
+}
+
+/// Directories by their shapes and the state in which they were entered.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    entries: HashTable<(u64, State, Below)>,
+    removals: u64,
+}
+
+impl Known {
+    /// Forgets everything if numbers of components have become invalid since, because shapes are made of them.
+    pub(crate) fn keep_for(&mut self, removals: u64) {
+        if self.removals != removals {
+            self.removals = removals;
+            self.entries.clear();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, shape: u64, state: State) -> Option<Below> {
+        let is_it = |entry: &(u64, State, Below)| entry.0 == shape && entry.1 == state;
+        self.entries.find(hash(shape, state), is_it).map(|entry| entry.2)
+    }
+
+    pub(crate) fn set(&mut self, shape: u64, state: State, below: Below) {
+        if self.get(shape, state).is_some() {
+            return;
+        }
+        if self.entries.len() >= DIRECTORIES_MAX {
+            self.entries.clear();
+        }
+        let rehash = |entry: &(u64, State, Below)| hash(entry.0, entry.1);
+        self.entries.insert_unique(hash(shape, state), (shape, state, below), rehash);
+    }
+}
+
+/// Shapes are random, so little is left to do.
+#[inline]
+fn hash(shape: u64, state: State) -> u64 {
+    let begun = state.begun as u64 ^ (state.begun >> 64) as u64;
+    let state = (begun ^ u64::from(state.qualities) << 48).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    shape << 8 ^ shape ^ state.rotate_left(29)
+}
