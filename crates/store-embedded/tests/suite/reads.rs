@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fjall::{KeyspaceCreateOptions, PersistMode};
-use plumbago_model::{Aggregation, MetricConfig, MetricId};
+use plumbago_model::{Aggregation, MetricConfig, MetricId, Retention};
 use plumbago_store::{MetadataStore, MetricMeta, ReadNotes, RowStore};
 use plumbago_store_embedded::EmbeddedStore;
 
@@ -43,7 +43,8 @@ async fn a_note_goes_with_its_metric_only() {
 
     create(store, &["a", "c"], "60s:7d").await;
     let row = store.look_up_rows(&["a"]).await.unwrap().remove(0).unwrap();
-    assert_eq!(row.config.unwrap().retention, "60s:7d".parse().unwrap());
+    let retention: Retention = "60s:7d".parse().unwrap();
+    assert_eq!(row.config.as_ref().unwrap().retention, retention);
     assert_eq!((row.created_on, row.read_on), (1000, Some((TODAY + 1) * DAY)));
 
     // After its deletion the name is new; a read of the same day is noted again.
@@ -64,7 +65,8 @@ async fn a_note_goes_with_its_metric_only() {
 
 /// Writes notes as earlier versions did: in a keyspace with the id as the key.
 fn write_old_notes(dir: &Path, notes: &[(&str, u32)], since: u32) {
-    let database = fjall::Database::builder(dir).open().unwrap();
+    let uncompressed = fjall::CompressionType::None;
+    let database = fjall::Database::builder(dir).journal_compression(uncompressed).open().unwrap();
     let old = database.keyspace("reads", KeyspaceCreateOptions::default).unwrap();
     old.insert("since", since.to_le_bytes()).unwrap();
     for (name, day) in notes {
