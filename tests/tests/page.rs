@@ -5,6 +5,7 @@ mod axe;
 mod costs;
 mod explain;
 mod link;
+mod plots;
 mod rules;
 mod status;
 mod trouble;
