@@ -5,11 +5,13 @@ mod axe;
 mod costs;
 mod explain;
 mod link;
+mod plots;
+mod rules;
+mod status;
 mod trouble;
 
 use std::time::Instant;
 
-use nix::sys::signal::Signal;
 use plumbago_tests::browser::{Browser, Key};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
@@ -374,128 +376,4 @@ fn boards_are_read_from_files() {
     }
     browser.wait_text(".boards [role=status]", "3 files after the first 500 (by name) are left out");
     browser.check_log(&[]);
-}
-
-/// The status shows what became of the points, and refused points as text. Without access, the page asks for the
-/// token.
-#[test]
-fn the_status_is_shown() {
-    let Some(browser) = Browser::start() else { return };
-    let (mut setup, daemon) = daemon();
-    let port = daemon.api().port();
-    daemon.flush();
-    daemon.sender().try_bytes(format!("{EVIL} no-number {NOW}\n").as_bytes()).unwrap();
-    wait_until("the refusal", || daemon.get("/plumbago/status").body.contains("no-number"));
-    browser.open(&page(&daemon, "#target=servers.db01.Requests"));
-    browser.wait_text(".legend", "servers.db01.Requests");
-    browser.click_button(".tools", "Status");
-    browser.wait_text(".status h2", "Ready");
-    browser.wait_text(".status .note", "missing 0");
-    browser.wait_text(".status", "onerror=alert(1)");
-    browser.wait_text(".status [aria-label='Store by stage'] th", "1min:1d");
-    browser.wait_text(".status [aria-label='Store by stage'] td", "windows");
-    browser.wait(
-        "a rate",
-        "[...document.querySelectorAll('.status td')].some((cell) => cell.textContent === '0')",
-    );
-    browser.picture("status");
-    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
-    assert!(browser.url().ends_with("#status"), "{}", browser.url());
-    browser.back();
-    browser.wait("the graph again", &format!("{DRAWN} === 1 && document.querySelector('.status') === null"));
-    browser.check_log(&[]);
-    daemon.stop_well();
-    setup.set("api.page.status", "token").set("api.listen", &format!("127.0.0.1:{port}"));
-    let daemon = setup.start();
-    browser.open("about:blank");
-    browser.open(&page(&daemon, "#status"));
-    browser.wait_text(".status .problem", "admin.token");
-    browser.type_into(".token input", &daemon.secret());
-    browser.press(&Key::Enter.to_string());
-    browser.wait_text(".status h2", "Ready");
-    browser.check_log(&["401 (Unauthorized)"]);
-}
-
-/// The history of a listener is drawn from the daemon's own metrics.
-#[test]
-fn the_history_of_a_listener_is_plotted() {
-    let Some(browser) = Browser::start() else { return };
-    let (mut setup, daemon) = daemon();
-    daemon.stop_well();
-    setup.set("self_metrics.interval", "1s");
-    let daemon = setup.start();
-    daemon.put(&[Point::new("servers.web01.Requests", NOW, 1.0)]);
-    let is_of_line = |name: &String| name.ends_with("-a.listeners.line.metricsReceived");
-    wait_until("the metrics of the listener", || daemon.names().iter().any(is_of_line));
-    browser.open(&page(&daemon, "#status"));
-    browser.wait_text("[aria-label='Listeners and their points'] th", "line");
-    browser.click_button("[aria-label='Listeners and their points']", "Plot");
-    browser.wait("a plot", &format!("{DRAWN} === 1"));
-    browser.wait_text(".legend", "-a.listeners.line.metricsReceived");
-    browser.wait_text(".legend", "-a.listeners.line.errors");
-    browser.check_log(&[]);
-}
-
-/// For a name the page explains the rules, and shows an existing metric that differs and the command for it. Edited
-/// rules are tried. Hostile names are text, and everything works by keyboard.
-#[test]
-fn the_rules_are_explained_and_tried() {
-    let Some(browser) = Browser::start() else { return };
-    let (mut setup, daemon) = daemon();
-    let port = daemon.api().port();
-    setup.file(
-        "storage-schemas.conf",
-        "[db]\npattern = db\nretentions = 1m:9d\n[all]\npattern = .*\nretentions = 1m:1d,5m:30d\n",
-    );
-    daemon.signal(Signal::SIGHUP);
-    wait_until("the new rules", || daemon.get("/plumbago/rules").body.contains("[db]"));
-    browser.open(&page(&daemon, "#target=servers.db01.Requests"));
-    browser.wait_text(".legend", "servers.db01.Requests");
-    browser.click_button(".tools", "Rules");
-    assert!(browser.url().ends_with("#rules"), "{}", browser.url());
-    browser.type_into("#rule-name", "servers.db01.Requests");
-    browser.press(&Key::Enter.to_string());
-    browser.wait_text(".explanation tbody tr", "dbdecides11m:9ddb1 of 2");
-    browser.wait_text(".explanation tbody tr", "alllater");
-    browser.wait_text(".explanation", "when all are full");
-    browser.wait_text(".explanation tbody tr", "retention1m:1d,5m:30d1m:9d");
-    browser.wait_text(".explanation .command code", "plumbago rules apply 'servers.db01.Requests'");
-    browser.picture("rules");
-    browser.script("document.getElementById('rule-name').value = ''");
-    browser.type_into("#rule-name", EVIL);
-    browser.press(&Key::Enter.to_string());
-    browser.wait_text(".explanation code", EVIL);
-    // By keyboard from the field of the name to its button and to the text of the rules.
-    browser.press(&format!("{}{}", Key::Tab, Key::Tab));
-    browser.wait("the focus", "document.activeElement.closest('.values, textarea') !== null");
-    browser.script(
-        "const text = document.getElementById('rule-schemas'); text.focus(); text.setSelectionRange(0, 0)",
-    );
-    browser.press("[web]\u{e007}pattern = web\u{e007}retentions = 1m:2d\u{e007}");
-    browser.click_button(".rules form", "Try");
-    browser.wait_text(".tried tbody tr", "web1");
-    browser.wait_text(".tried", "18 metrics counted");
-    browser.wait_text(".tried", "would change with plumbago rules apply");
-    browser.wait_text(".tried .command code", "plumbago rules apply --dry-run");
-    browser.picture("rules-tried");
-    assert_eq!(browser.script("return document.querySelectorAll('script, img').length"), 1);
-    browser.script(
-        "const text = document.getElementById('rule-schemas'); text.focus(); text.setSelectionRange(0, 0)",
-    );
-    browser.press("[broken]\u{e007}pattern = (\u{e007}retentions = 1m:2d\u{e007}");
-    browser.click_button(".rules form", "Try");
-    browser.wait_text(".rules .problem", "storage-schemas.conf line 2: [broken] error: pattern");
-    browser.back();
-    browser.wait("the graph again", &format!("{DRAWN} === 1 && document.querySelector('.rules') === null"));
-    browser.check_log(&["400 (Bad Request)"]);
-    daemon.stop_well();
-    setup.set("api.page.status", "token").set("api.listen", &format!("127.0.0.1:{port}"));
-    let daemon = setup.start();
-    browser.open("about:blank");
-    browser.open(&page(&daemon, "#rules"));
-    browser.wait_text(".rules .problem", "admin.token");
-    browser.type_into(".token input", &daemon.secret());
-    browser.press(&Key::Enter.to_string());
-    browser.wait("the rules", "document.getElementById('rule-schemas')?.value.includes('[db]')");
-    browser.check_log(&["401 (Unauthorized)"]);
 }

@@ -20,15 +20,13 @@ use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::admin::access::Access;
+use crate::admin::access::{Access, CLOCK_PATH};
 use crate::config::AdminConfig;
 use crate::error::{AdminError, missing, plain};
 use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
 pub use access::AdminSecret;
 
-/// Sets the clock of a process that runs for a test.
-const CLOCK_PATH: &str = "/admin/clock";
 /// How long a peer may take to send its request.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 

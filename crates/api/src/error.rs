@@ -50,7 +50,7 @@ pub(crate) enum ApiError {
 #[error("{text}")]
 pub(crate) struct WrongTarget {
     text: String,
-    pub(crate) fault: Option<Fault>,
+    fault: Option<Fault>,
 }
 
 impl ApiError {
@@ -115,6 +115,22 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
 /// A JSON response `{"error": …}`.
 pub(crate) fn json_error(status: StatusCode, text: &str) -> Response {
     let mut response = plain(status, serde_json::json!({ "error": text }).to_string());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The response to a refused request that asked for errors as JSON. It has the text that other requests get, and the
+/// place of the mistake if there is one.
+pub(crate) fn with_fault(error: &ApiError) -> Response {
+    let fault = match error {
+        ApiError::Target(wrong) => wrong.fault.as_ref().map(Fault::json),
+        _ => None,
+    };
+    let mut body = serde_json::json!({ "error": error.to_string() });
+    if let Some(fault) = fault {
+        body["fault"] = fault;
+    }
+    let mut response = plain(error.status(), body.to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

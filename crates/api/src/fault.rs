@@ -1,13 +1,8 @@
-//! Where the mistake in a target is, for editors: the answer to `/render` with `errors=json`.
+//! Where the mistake in a target is, for editors: a part of the answer to `/render` with `errors=json`.
 
-use axum::response::Response;
-use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 use plumbago_render::describe::functions;
 use plumbago_render::{EvalError, ParseError};
 use serde_json::{Value, json};
-
-use crate::error::{ApiError, plain};
 
 /// The place of a mistake in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +46,8 @@ impl Fault {
         Self { target: target.to_owned(), begin, end: begin + word.max(1), meant: None, expected: None }
     }
 
-    fn json(&self) -> Value {
+    /// The place as the answer has it.
+    pub(crate) fn json(&self) -> Value {
         let mut fault = json!({"target": self.target, "begin": self.begin, "end": self.end});
         if let Some(meant) = self.meant {
             fault["meant"] = json!(meant);
@@ -61,23 +57,6 @@ impl Fault {
         }
         fault
     }
-}
-
-/// The response to a refused request that asked for errors as JSON. It has the text that other requests get, and the
-/// place of the mistake if there is one.
-pub(crate) fn answer(error: &ApiError) -> Response {
-    let fault = match error {
-        ApiError::Target(wrong) => wrong.fault.as_ref().map(Fault::json),
-        _ => None,
-    };
-    let status: StatusCode = error.status();
-    let mut body = json!({"error": error.to_string()});
-    if let Some(fault) = fault {
-        body["fault"] = fault;
-    }
-    let mut response = plain(status, body.to_string());
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 /// The function whose name is nearest to a misspelt one.

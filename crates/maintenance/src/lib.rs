@@ -59,6 +59,7 @@ mod jobs;
 mod pace;
 mod rate;
 mod report;
+mod run_error;
 mod skipped;
 mod stats;
 mod turns;

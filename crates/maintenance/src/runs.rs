@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::run_error::OPEN_MAX;
 use crate::verb::{AnyVerb, FailureKind, Moment, Tracker, VerbError, Work};
 use crate::{questions, verbs};
 
+pub use crate::run_error::RunError;
+
 /// Runs that work at the same time; further ones wait.
 const AT_ONCE: usize = 2;
-/// Most runs that have not ended.
-const OPEN_MAX: usize = 50;
 /// Most runs that are remembered after their end.
 const ENDED_MAX: usize = 100;
 /// Parameters that take more bytes than this are not repeated in the list.
@@ -68,35 +69,6 @@ pub struct RunStatus {
     pub error: Option<String>,
     /// The kind of that error.
     pub failure: Option<FailureKind>,
-}
-
-/// Why a job was not started, or does not exist.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// There is no such verb.
-    #[error("there is no job {job:?}; the jobs are {known}")]
-    UnknownJob {
-        /// The name that was asked for.
-        job: String,
-        /// The names of all verbs.
-        known: String,
-    },
-    /// The parameters cannot be used.
-    #[error("{job}: {why}")]
-    Invalid {
-        /// The name of the verb.
-        job: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Too many runs have not ended.
-    #[error("{OPEN_MAX} jobs run or wait; try again later, or cancel some")]
-    TooMany,
-    /// There is no run with this id.
-    #[error(
-        "there is no job with the id {0:?}; it was of an earlier process, or others have taken its place"
-    )]
-    UnknownId(String),
 }
 
 /// The list of jobs. Cloning shares it.

@@ -3,10 +3,11 @@
 mod requests;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use dashmap::DashMap;
 use plumbago_model::{Aggregation, Clock, MetricConfig, MetricId};
 use plumbago_store::{MetricMeta, StoreError};
 use plumbago_telemetry::Throttle;
@@ -69,7 +70,7 @@ pub(crate) struct NameStore {
     pub(crate) counts: Counts,
     pub(crate) tags: TagsTable,
     statements: NameStatements,
-    known_configs: Mutex<HashMap<String, Arc<MetricConfig>>>,
+    known_configs: DashMap<String, Arc<MetricConfig>>,
     components: AtomicU32,
     longest_window_seconds: AtomicU32,
     throttle: Throttle,
@@ -94,7 +95,7 @@ impl NameStore {
             counts: Counts::default(),
             tags: TagsTable::default(),
             statements: NameStatements::new(),
-            known_configs: Mutex::default(),
+            known_configs: DashMap::new(),
             components: AtomicU32::new(config.components),
             longest_window_seconds: AtomicU32::new(0),
             throttle: Throttle::new(10_000),
@@ -330,13 +331,13 @@ impl NameStore {
         let mut pairs: Vec<(&str, &str)> = map.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         pairs.sort_unstable();
         let key: String = pairs.iter().flat_map(|(k, v)| [k, "=", v, "\n"]).collect();
-        let mut known = self.known_configs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = known.get(&key) {
-            return Ok(config.clone());
+        if let Some(known) = self.known_configs.get(&key) {
+            return Ok(Arc::clone(known.value()));
         }
         let config = Arc::new(config_from_map(map)?);
-        if known.len() < CONFIGS_MAX {
-            known.insert(key, config.clone());
+        // Several tasks may pass the limit at once, by one each.
+        if self.known_configs.len() < CONFIGS_MAX {
+            self.known_configs.insert(key, Arc::clone(&config));
         }
         Ok(config)
     }

@@ -10,14 +10,16 @@ use pco::errors::PcoResult;
 use pco::wrapped::{FileCompressor, FileDecompressor};
 use plumbago_model::codec;
 
-use crate::row::Damaged;
-
 /// Shorter columns are smaller without pco.
 const PCO_SLOTS_MIN: usize = 360;
 
 const LONG: u8 = 3;
 const WITH_GAPS: u8 = 4;
 const FLOATS: u8 = 15;
+
+/// The bytes of a row are damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damaged;
 
 /// Appends the column in the smaller of both encodings.
 pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use async_trait::async_trait;
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::pressure;
-use plumbago_model::MetricConfig;
+use plumbago_model::{MetricConfig, MetricId};
 use plumbago_store::{ErrorKind, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
 
 use crate::damage::DamageReporter;
 use crate::errors::{host_error, read_error, write_error};
+use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, read, run_blocking, write};
 
@@ -98,7 +99,7 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
     let mut in_order: Vec<&MetricMeta> = metrics.iter().collect();
     in_order.sort_by(|a, b| a.name.cmp(&b.name));
     // A name may come twice in one call, and its first row is not visible yet.
-    let mut last: Option<(&str, u32)> = None;
+    let mut last: Option<(&str, NameRow)> = None;
     for metric in in_order {
         if metric.name.is_empty() || metric.name.len() > NAME_BYTES_MAX {
             let operation = format!("create a metric with a name of {} bytes", metric.name.len());
@@ -107,12 +108,14 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
         let number = *numbers
             .entry(Arc::as_ptr(&metric.config))
             .or_insert_with(|| open.configs.number(&metric.config, &mut batch));
-        let created_on = match last {
-            Some((name, date)) if name == metric.name => date,
-            _ => date_of(core, open, &metric.name).unwrap_or(metric.created_on),
+        let known = match last {
+            Some((name, row)) if name == metric.name => Some(row),
+            _ => row_of(core, open, &metric.name),
         };
-        last = Some((&metric.name, created_on));
-        open.names.insert(&mut batch, metric.name.as_bytes(), to_row(created_on, number));
+        let new = NameRow { created_on: metric.created_on, config: number, read_on: 0 };
+        let row = known.map_or(new, |known| NameRow { config: number, ..known });
+        last = Some((&metric.name, row));
+        open.names.insert(&mut batch, metric.name.as_bytes(), &row.to_bytes());
     }
     batch
         .commit()
@@ -124,25 +127,14 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
     Ok(())
 }
 
-fn date_of(core: &Core, open: &Open, name: &str) -> Option<u32> {
-    open.names.get(name, &core.damage).and_then(|row| parse_row(&row)).map(|(date, _)| date)
-}
-
-fn to_row(created_on: u32, config: u32) -> [u8; 8] {
-    let mut row = [0; 8];
-    row[..4].copy_from_slice(&created_on.to_le_bytes());
-    row[4..].copy_from_slice(&config.to_le_bytes());
-    row
-}
-
-pub(crate) fn parse_row(row: &[u8]) -> Option<(u32, u32)> {
-    let (date, config) = row.split_first_chunk()?;
-    Some((u32::from_le_bytes(*date), u32::from_le_bytes(config.try_into().ok()?)))
+/// What the row of a name says; `None` if there is no such metric or its row is damaged.
+pub(crate) fn row_of(core: &Core, open: &Open, name: &str) -> Option<NameRow> {
+    open.names.get(name, &core.damage).and_then(|row| NameRow::parse(&row))
 }
 
 fn get(core: &Core, open: &Open, name: &str) -> Option<MetricMeta> {
     let row = open.names.get(name, &core.damage)?;
-    let found = parse_row(&row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
+    let found = NameRow::parse(&row).and_then(|row| Some((row.created_on, open.configs.get(row.config)?)));
     if found.is_none() {
         core.damage.report(&open.names.rows, &name, &"its row is not metadata");
     }
@@ -155,7 +147,7 @@ fn delete(core: &Core, open: &Open, names: &[String]) -> Result<(), StoreError> 
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     for name in names.iter().filter(|name| !name.is_empty()) {
         open.names.remove(&mut batch, name.as_bytes());
-        crate::reads::remove(core, open, &mut batch, name);
+        core.noted.remove(&MetricId::of(name));
         if name.contains(';') {
             batch.remove(&open.system, hidden_key(name));
         }
@@ -200,7 +192,7 @@ fn scan(open: &Open, damage: &DamageReporter, position: Option<Vec<u8>>, limit: 
             page.next = Some(key.to_vec());
             return false;
         }
-        let meta = parse_row(row).and_then(|(date, number)| Some((date, open.configs.get(number)?)));
+        let meta = NameRow::parse(row).and_then(|row| Some((row.created_on, open.configs.get(row.config)?)));
         match (std::str::from_utf8(key), meta) {
             (Ok(name), Some((created_on, config))) => {
                 page.text.push_str(name);

@@ -27,7 +27,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    pub(crate) fn insert(&self, batch: &mut OwnedWriteBatch, name: &[u8], row: [u8; 8]) {
+    pub(crate) fn insert(&self, batch: &mut OwnedWriteBatch, name: &[u8], row: &[u8]) {
         batch.insert(&self.rows, name, row);
         batch.insert(&self.copy, name, row);
     }

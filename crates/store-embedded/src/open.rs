@@ -49,8 +49,6 @@ pub(crate) struct Open {
     /// Set when a read has met damage in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
-    /// When metrics were last read.
-    pub(crate) reads: Keyspace,
     pub(crate) catalogue: RwLock<Catalogue>,
     /// Held from reading rows until their new versions are committed, and while layers are replaced.
     pub(crate) writer: Mutex<()>,
@@ -83,7 +81,7 @@ impl Open {
         let began = Instant::now();
         let catalogue = read(&self.catalogue);
         let (names, configs) = (&self.names, self.configs.keyspace());
-        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, &self.reads, configs];
+        let mut keyspaces = vec![&self.system, &names.rows, &names.copy, &self.state, configs];
         keyspaces.extend(catalogue.layers().map(|layer| &layer.keyspace));
         // A failure or timeout only makes the next start slower.
         keyspaces.retain(|keyspace| keyspace.rotate_memtable().is_ok_and(|rotated| rotated));
@@ -130,9 +128,6 @@ impl Open {
             configs: Configs::load(configs)?,
             names,
             names_damaged: AtomicBool::new(false),
-            reads: fjall
-                .keyspace(crate::reads::KEYSPACE, options::small)
-                .map_err(|error| write_error("open the notes of reads", error))?,
             system,
             catalogue: RwLock::default(),
             writer: Mutex::default(),
@@ -154,8 +149,9 @@ impl Open {
         if is_sound {
             open.drop_orphans()?;
         }
-        second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
         crate::reads::begin(&open, now)?;
+        second_copy::refresh(&core.dir, &open.system, open.configs.keyspace());
+        crate::old_reads::take_over(core, &open)?;
         Ok(open)
     }
 

@@ -1,25 +1,27 @@
-//! Keeps the day on which each metric was last read: one small row for each metric that was ever read.
+//! Keeps the day on which each metric was last read: two bytes in the row of its name.
 //!
-//! The rows help an operator to find metrics that nobody looks at. Nothing else depends on them, so a row that cannot be
-//! read counts as none.
+//! The days help an operator to find metrics that nobody looks at. Nothing else depends on them. They are not in the
+//! copy of the names: a name that was restored from its copy has none.
 
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use fjall::{OwnedWriteBatch, PersistMode};
+use fjall::PersistMode;
 use plumbago_fjall_host::pressure;
 use plumbago_model::MetricId;
 use plumbago_store::{ReadNotes, StoreError};
 
-use crate::errors::{read_error, write_error};
+use crate::errors::{host_error, read_error, write_error};
+use crate::metadata::row_of;
+use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, run_blocking};
 
-/// The keyspace: id to day.
-pub(crate) const KEYSPACE: &str = "reads";
-/// The row with the first day on which reads were noted. Its key is shorter than any id.
-const SINCE: &[u8] = b"since";
+/// The row of the catalogue with the first day on which reads were noted.
+const SINCE: &str = "reads-since";
 const DAY: i64 = 86_400;
+/// Metrics that one batch notes. Others that create or delete metrics wait meanwhile.
+const NOTED_AT_ONCE: usize = 1000;
 /// Size of the table of metrics that are known to be noted today, so that they are not looked up again. It takes 1 MiB.
 /// Must be a power of two.
 const PLACES: usize = 1 << 17;
@@ -27,17 +29,17 @@ const PLACES: usize = 1 << 17;
 /// Metrics that were noted today. Several metrics share a place in the table, and the last one takes it over; only the
 /// rows are complete.
 #[derive(Debug, Default)]
-pub(crate) struct NotedToday(Mutex<(u32, Vec<u64>)>);
+pub(crate) struct NotedToday(Mutex<(u16, Vec<u64>)>);
 
 impl NotedToday {
     /// The metrics that are not known to be noted for this day.
-    fn missing(&self, day: u32, ids: &[MetricId]) -> Vec<MetricId> {
+    fn missing<'a>(&self, day: u16, metrics: &'a [(MetricId, String)]) -> Vec<&'a (MetricId, String)> {
         let known = lock(&self.0);
         let is_known = |id: &MetricId| known.0 == day && known.1.get(place(id)) == Some(&short(id));
-        ids.iter().copied().filter(|id| !is_known(id)).collect()
+        metrics.iter().filter(|(id, _)| !is_known(id)).collect()
     }
 
-    fn add(&self, day: u32, ids: &[MetricId]) {
+    fn add(&self, day: u16, ids: impl Iterator<Item = MetricId>) {
         let mut known = lock(&self.0);
         if known.0 > day {
             return;
@@ -46,7 +48,7 @@ impl NotedToday {
             *known = (day, vec![0; PLACES]);
         }
         for id in ids {
-            known.1[place(id)] = short(id);
+            known.1[place(&id)] = short(&id);
         }
     }
 
@@ -68,36 +70,47 @@ fn short(id: &MetricId) -> u64 {
     id.0[8..].try_into().map_or(1, u64::from_le_bytes).max(1)
 }
 
-fn day_of(time: i64) -> u32 {
-    u32::try_from(time / DAY).unwrap_or(0)
+/// Days since the epoch. Day 0 stands for no read.
+fn day_of(time: i64) -> u16 {
+    (time / DAY).clamp(0, i64::from(u16::MAX)) as u16
 }
 
-/// Notes that metrics are read on the day of `now`.
-fn note(core: &Core, open: &Open, ids: &[MetricId], now: i64) -> Result<(), StoreError> {
+/// Notes that metrics are read on the day of `now`. Names that are not in the store yet are left out.
+fn note(core: &Core, open: &Open, metrics: &[(MetricId, String)], now: i64) -> Result<(), StoreError> {
     let day = day_of(now);
-    let mut ids = core.noted.missing(day, ids);
-    if ids.is_empty() {
-        return Ok(());
+    let mut metrics = core.noted.missing(day, metrics);
+    // Sorted rows are looked up and inserted several times faster.
+    metrics.sort_unstable_by(|a, b| a.1.cmp(&b.1));
+    metrics.dedup();
+    for some in metrics.chunks(NOTED_AT_ONCE) {
+        pressure::wait(&open.fjall, [&open.names.rows].into_iter()).map_err(host_error)?;
+        note_some(core, open, some, day)?;
     }
-    ids.sort_unstable();
-    ids.dedup();
-    let unnoted: Vec<MetricId> = ids.iter().copied().filter(|id| row(open, &id.0) != Some(day)).collect();
-    if !unnoted.is_empty() {
-        write(core, open, &unnoted, day)?;
-    }
-    core.noted.add(day, &ids);
     Ok(())
 }
 
-fn write(core: &Core, open: &Open, ids: &[MetricId], day: u32) -> Result<(), StoreError> {
+fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16) -> Result<(), StoreError> {
+    // Without the lock, the note could bring a name back that is deleted meanwhile.
+    let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
-    for id in ids {
-        batch.insert(&open.reads, id.0, day.to_le_bytes());
+    let mut noted = Vec::with_capacity(metrics.len());
+    for (id, name) in metrics.iter().copied() {
+        let Some(row) = row_of(core, open, name) else { continue };
+        if row.read_on != day {
+            batch.insert(
+                &open.names.rows,
+                name.as_str(),
+                NameRow { read_on: day, ..row }.to_bytes().as_slice(),
+            );
+        }
+        noted.push(*id);
     }
     batch
         .commit()
-        .and_then(|()| pressure::rotate_when_full(&open.reads, core.config.memtable_bytes.0))
-        .map_err(|error| write_error("note which metrics were read", error))
+        .and_then(|()| pressure::rotate_when_full(&open.names.rows, core.config.memtable_bytes.0))
+        .map_err(|error| write_error("note which metrics were read", error))?;
+    core.noted.add(day, noted.into_iter());
+    Ok(())
 }
 
 /// Notes the first day of the notes, unless it is known.
@@ -106,49 +119,39 @@ fn write(core: &Core, open: &Open, ids: &[MetricId], day: u32) -> Result<(), Sto
 /// If the database cannot be read or written.
 pub(crate) fn begin(open: &Open, now: i64) -> Result<(), StoreError> {
     let since =
-        open.reads.get(SINCE).map_err(|error| read_error("read since when reads are noted", error))?;
+        open.system.get(SINCE).map_err(|error| read_error("read since when reads are noted", error))?;
     if since.is_some() {
         return Ok(());
     }
-    let day = day_of(now).to_le_bytes();
-    open.reads.insert(SINCE, day).map_err(|error| write_error("note since when reads are noted", error))
+    let day = crate::old_reads::since(open)?.unwrap_or(u32::from(day_of(now)));
+    open.system
+        .insert(SINCE, day.to_le_bytes())
+        .map_err(|error| write_error("note since when reads are noted", error))
 }
 
-/// When a metric was last read: the start of that day, in seconds since the epoch.
-pub(crate) fn last_read(open: &Open, name: &str) -> Option<u32> {
-    day_in(open, &MetricId::of(name).0)
+/// When a metric was last read, by the row of its name: the start of that day, in seconds since the epoch.
+pub(crate) fn last_read(row: &NameRow) -> Option<u32> {
+    (row.read_on > 0).then(|| start_of(u32::from(row.read_on)))
 }
 
 /// The start of the day from which on reads were noted, in seconds since the epoch.
 pub(crate) fn noted_since(open: &Open) -> Option<u32> {
-    day_in(open, SINCE)
+    let row = open.system.get(SINCE).ok().flatten()?;
+    Some(start_of(u32::from_le_bytes(row.as_ref().try_into().ok()?)))
 }
 
-fn day_in(open: &Open, key: &[u8]) -> Option<u32> {
-    row(open, key).map(|day| day.saturating_mul(DAY as u32))
-}
-
-/// The day in a row.
-fn row(open: &Open, key: &[u8]) -> Option<u32> {
-    let row = open.reads.get(key).ok().flatten()?;
-    Some(u32::from_le_bytes(row.as_ref().try_into().ok()?))
-}
-
-/// Removes what is noted of a metric, by a row in the batch that deletes it.
-pub(crate) fn remove(core: &Core, open: &Open, batch: &mut OwnedWriteBatch, name: &str) {
-    let id = MetricId::of(name);
-    batch.remove(&open.reads, id.0);
-    core.noted.remove(&id);
+fn start_of(day: u32) -> u32 {
+    day.saturating_mul(DAY as u32)
 }
 
 #[async_trait]
 impl ReadNotes for EmbeddedStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let (store, now) = (self.clone(), self.core.clock.now());
-        let ids: Vec<MetricId> = names.iter().map(|name| MetricId::of(name)).collect();
+        let metrics: Vec<_> = names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect();
         run_blocking("note which metrics were read", move || {
             let open = store.core.open_to_write()?;
-            store.core.watch(note(&store.core, &open, &ids, now))
+            store.core.watch(note(&store.core, &open, &metrics, now))
         })
         .await
     }
@@ -158,23 +161,27 @@ impl ReadNotes for EmbeddedStore {
 mod tests {
     use super::*;
 
-    fn ids(names: &[&str]) -> Vec<MetricId> {
-        names.iter().map(|name| MetricId::of(name)).collect()
+    fn metrics(names: &[&str]) -> Vec<(MetricId, String)> {
+        names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect()
+    }
+
+    fn add(noted: &NotedToday, day: u16, metrics: &[(MetricId, String)]) {
+        noted.add(day, metrics.iter().map(|(id, _)| *id));
     }
 
     #[test]
     fn a_day_forgets_the_one_before() {
         let noted = NotedToday::default();
-        let all = ids(&["a", "b", "c"]);
-        assert_eq!(noted.missing(7, &all), all);
-        noted.add(7, &all[..2]);
-        assert_eq!(noted.missing(7, &all), all[2..]);
-        noted.remove(&all[0]);
-        assert_eq!(noted.missing(7, &all), [all[0], all[2]]);
-        assert_eq!(noted.missing(8, &all), all);
-        noted.add(8, &all[2..]);
-        noted.add(7, &all);
-        assert_eq!(noted.missing(8, &all), all[..2], "a late note of the day before");
+        let all = metrics(&["a", "b", "c"]);
+        assert_eq!(noted.missing(7, &all), [&all[0], &all[1], &all[2]]);
+        add(&noted, 7, &all[..2]);
+        assert_eq!(noted.missing(7, &all), [&all[2]]);
+        noted.remove(&all[0].0);
+        assert_eq!(noted.missing(7, &all), [&all[0], &all[2]]);
+        assert_eq!(noted.missing(8, &all), [&all[0], &all[1], &all[2]]);
+        add(&noted, 8, &all[2..]);
+        add(&noted, 7, &all);
+        assert_eq!(noted.missing(8, &all), [&all[0], &all[1]], "a late note of the day before");
     }
 
     #[test]
@@ -184,11 +191,12 @@ mod tests {
         let mut other = one;
         other.0[15] = 8;
         assert_eq!(place(&one), place(&other));
-        noted.add(1, &[one]);
-        assert_eq!(noted.missing(1, &[one, other]), [other]);
-        noted.add(1, &[other]);
-        assert_eq!(noted.missing(1, &[one, other]), [one], "which its row tells");
+        let both = [(one, "one".to_owned()), (other, "other".to_owned())];
+        add(&noted, 1, &both[..1]);
+        assert_eq!(noted.missing(1, &both), [&both[1]]);
+        add(&noted, 1, &both[1..]);
+        assert_eq!(noted.missing(1, &both), [&both[0]], "which its row tells");
         noted.remove(&one);
-        assert!(noted.missing(1, &[other]).is_empty());
+        assert!(noted.missing(1, &both[1..]).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 use plumbago_model::{MetricId, codec};
 use plumbago_store::RowCount;
 
-use crate::long_block;
+use crate::long_block::{self, Damaged};
 
 pub(crate) const KEY_BYTES: usize = 20;
 
@@ -28,10 +28,6 @@ pub(crate) fn parse_key(bytes: &[u8]) -> Option<(MetricId, u32)> {
     let (id, number) = bytes.split_first_chunk::<16>()?;
     Some((MetricId(*id), u32::from_be_bytes(number.try_into().ok()?)))
 }
-
-/// The bytes of the row are damaged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged;
 
 /// The slots of one block.
 #[derive(Debug, Default, Clone)]

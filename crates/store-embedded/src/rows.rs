@@ -3,10 +3,11 @@
 
 use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_model::MetricId;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
 use crate::errors::write_error;
-use crate::metadata::parse_row;
+use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, run_blocking};
 
@@ -14,11 +15,12 @@ use crate::store::{Core, EmbeddedStore, lock, run_blocking};
 const PAGE_MAX: usize = 100_000;
 
 fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
-    let (created_on, number) = parse_row(value).unwrap_or_default();
-    let config = parse_row(value).and_then(|_| open.configs.get(number));
+    let parsed = NameRow::parse(value);
+    let config = parsed.and_then(|row| open.configs.get(row.config));
     let broken = || RowProblem::Broken("its configuration cannot be read".to_owned());
     let problem = config.is_none().then(broken);
-    let read_on = crate::reads::last_read(open, name);
+    let row = parsed.unwrap_or_default();
+    let (created_on, read_on) = (row.created_on, crate::reads::last_read(&row));
     MetricRow { name: name.to_owned(), config, created_on, updated_on: None, read_on, problem }
 }
 
@@ -61,7 +63,7 @@ fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(
         let found = look_up(core, open, name);
         if found.is_some_and(|row| i64::from(row.created_on).saturating_mul(1_000_000) <= as_of_us) {
             open.names.remove(&mut batch, name.as_bytes());
-            crate::reads::remove(core, open, &mut batch, name);
+            core.noted.remove(&MetricId::of(name));
         }
     }
     batch

@@ -1,9 +1,11 @@
 //! Checks of the workspace itself, run by CI: which crate may depend on which ([`layers`]), dependencies
-//! that nobody uses ([`unused`]), and licences, sources and duplicates of crates from outside ([`deny`]).
+//! that nobody uses ([`unused`]), licences, sources and duplicates of crates from outside ([`deny`]), and files that are
+//! too long ([`length`]).
 //!
-//! All checks read `cargo metadata` and return one message per problem. Start at `tests/workspace.rs`.
+//! The checks read `cargo metadata` and return one message per problem. Start at `tests/workspace.rs`.
 
 pub mod deny;
 pub mod layers;
+pub mod length;
 pub mod metadata;
 pub mod unused;

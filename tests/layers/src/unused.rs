@@ -57,7 +57,7 @@ fn unused(package: &Package) -> Result<Vec<String>, String> {
 }
 
 /// The Rust files of a package, without packages in directories below it.
-fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut files = Vec::new();
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -78,7 +78,7 @@ fn words(code: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -10,9 +10,11 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use subtle::ConstantTimeEq;
 
-use super::CLOCK_PATH;
 use crate::error::plain;
 use crate::peer_heads::HEADS_PATH;
+
+/// Sets the clock of a process that runs for a test.
+pub(super) const CLOCK_PATH: &str = "/admin/clock";
 
 /// A secret in a file of this machine. Only those who can read the file know it.
 #[derive(Debug, Clone)]

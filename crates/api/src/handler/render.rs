@@ -20,8 +20,8 @@ use super::render_params::RenderParams;
 use super::stages;
 use crate::blocking::on_thread;
 use crate::cache::FetchPoints;
-use crate::error::{ApiError, beyond};
-use crate::fault::{self, Fault};
+use crate::error::{ApiError, beyond, with_fault};
+use crate::fault::Fault;
 use crate::format::{
     self, Columns, Csv, Dygraph, Json, MsgPack, Pickle, Protobuf, Raw, Rickshaw, SeriesFormat, wrap,
 };
@@ -42,7 +42,7 @@ pub(crate) async fn render(api: Arc<Api>, request: HttpRequest) -> Response {
     };
     let as_json = params.get("errors") == Some("json");
     match answer(&api, params).await {
-        Err(error) if as_json => fault::answer(&error),
+        Err(error) if as_json => with_fault(&error),
         answer => answer.unwrap_or_else(IntoResponse::into_response),
     }
 }

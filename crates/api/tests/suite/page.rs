@@ -51,6 +51,11 @@ async fn browsers_get_the_page_and_others_a_line() {
     }
     println!("first load: {:.1} KiB gzipped", first_load as f64 / 1024.0);
     assert!(first_load <= 80 << 10, "{first_load} bytes");
+    let mut all_files = first_load;
+    for file in ["codemirror.js", "licences.txt"] {
+        all_files += browse(&server, &format!("/page/{file}")).await.body.len();
+    }
+    assert!(all_files <= 240 << 10, "{all_files} bytes");
     assert_eq!(browse(&server, "/page/../secret").await.status, 404);
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::question::{self, Ask, Question};
-use crate::runs::RunError;
+use crate::run_error::RunError;
 use crate::verb::Work;
 
 /// All questions that a daemon answers.

@@ -14,7 +14,7 @@ pub mod write;
 
 use serde_json::Value;
 
-use crate::runs::RunError;
+use crate::run_error::RunError;
 use crate::verb::{AnyVerb, Verb};
 
 /// Reads the parameters of a verb.

@@ -9,4 +9,5 @@ mod conformance;
 mod crash;
 mod full_disk;
 mod maintenance;
+mod reads;
 mod refusal;

@@ -23,8 +23,7 @@ use super::reading::{FetchNote, Reading};
 use super::render::{self, Evaluation};
 use super::render_params::RenderParams;
 use crate::cache::FetchPoints;
-use crate::error::ApiError;
-use crate::fault;
+use crate::error::{ApiError, with_fault};
 use crate::format::wrap::Wrapping;
 use crate::memory::{Account, Waiting};
 use crate::params::Params;
@@ -49,7 +48,7 @@ pub(super) async fn explain(api: &Arc<Api>, request: HttpRequest) -> Response {
     };
     match answer {
         Ok(response) => response,
-        Err((error, true)) => fault::answer(&error),
+        Err((error, true)) => with_fault(&error),
         Err((error, false)) => error.into_response(),
     }
 }

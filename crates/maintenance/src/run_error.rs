@@ -1,0 +1,33 @@
+//! Why a job is refused, by the list of jobs and by the lists of verbs and questions.
+
+/// Most runs that have not ended.
+pub(crate) const OPEN_MAX: usize = 50;
+
+/// Why a job was not started, or does not exist.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no such verb.
+    #[error("there is no job {job:?}; the jobs are {known}")]
+    UnknownJob {
+        /// The name that was asked for.
+        job: String,
+        /// The names of all verbs.
+        known: String,
+    },
+    /// The parameters cannot be used.
+    #[error("{job}: {why}")]
+    Invalid {
+        /// The name of the verb.
+        job: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Too many runs have not ended.
+    #[error("{OPEN_MAX} jobs run or wait; try again later, or cancel some")]
+    TooMany,
+    /// There is no run with this id.
+    #[error(
+        "there is no job with the id {0:?}; it was of an earlier process, or others have taken its place"
+    )]
+    UnknownId(String),
+}
