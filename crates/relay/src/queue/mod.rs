@@ -243,8 +243,11 @@ impl Queue {
             state.keep = state.keep.max(position.min(state.sent));
             (state.sent, state.keep)
         };
-        files::save_positions(&self.dir, sent, keep)?;
-        self.remove_unneeded()
+        // What was sent gives its room back even if the positions cannot be saved, as on a full disk. A start then begins at
+        // the first file that is left.
+        let saved = files::save_positions(&self.dir, sent, keep);
+        self.remove_unneeded()?;
+        saved
     }
 
     /// When the oldest waiting points were accepted, in seconds since the epoch. `None` if no points wait.
