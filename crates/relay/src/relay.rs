@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use plumbago_model::{Clock, PointBatch};
-use plumbago_telemetry::{Conditions, Registry, Severity};
+use plumbago_telemetry::{Conditions, Damage, Registry, Severity};
 use plumbago_tls::{CaError, Client};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -271,6 +271,20 @@ impl Lane {
                 "files of the relay in {} end in the middle of a write or are damaged; the bytes after that are not sent",
                 dir.display()
             );
+        }
+        let damage = Damage::of(parts.registry);
+        if found.missing > 0 {
+            let text = format!(
+                "{} files of the relay's queue are missing; their points are not sent to {}. Nothing has to be done",
+                found.missing,
+                destination.address()
+            );
+            damage.found(dir, text);
+        }
+        if found.is_note_lost {
+            let text = "the note of what the relay has sent is damaged, so everything in the queue is sent again, \
+                        which changes nothing at the destination. Nothing has to be done";
+            damage.found(&queue.note(), text);
         }
         let (inlet, queue) = (Arc::<Inlet>::default(), Arc::new(queue));
         let disk = Arc::<DiskTrouble>::default();
