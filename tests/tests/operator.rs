@@ -491,6 +491,11 @@ fn every_command_has_what_programs_and_strangers_need() {
             .first()
             .is_some_and(|name| name.starts_with("import-") || name.starts_with("export-"));
         assert!(!changes || help.contains("--dry-run"), "{arguments:?} has no --dry-run");
+        // Copies of a directory, statements and rows that the daemon sends at its own pace have no rate.
+        let is_paced =
+            matches!(*arguments, ["syncdb" | "replay" | "write" | "backup" | "restore" | "import-events"])
+                || *arguments == ["repair", "store"];
+        assert!(!changes || is_paced || help.contains("--rate"), "{arguments:?} has no --rate");
     }
     assert!(seen > 35, "{seen} commands");
 }
