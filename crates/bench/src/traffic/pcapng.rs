@@ -335,6 +335,26 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_found() {
+        const REQUEST: &[u8] = b"GET /render?target=a HTTP/1.1\r\n\r\n";
+        // IPv4 and TCP, from 10.0.0.1:40000 to 10.0.0.2:80.
+        let mut packet = vec![0x45, 0];
+        packet.extend((40 + REQUEST.len() as u16).to_be_bytes());
+        packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x9c, 0x40, 0, 80]);
+        packet.extend([0, 0, 0, 8, 0, 0, 0, 0, 0x50, 0x18, 0, 0, 0, 0, 0, 0]);
+        packet.extend(REQUEST);
+        let mut writer = Writer::begin(true);
+        writer.interface(101, 0, &[(OPTION_RESOLUTION, vec![3])]);
+        writer.packet(0, 101_500, &packet);
+        let file: Box<dyn BufRead> = Box::new(io::Cursor::new(writer.file));
+        let mut capture = super::super::pcap::Capture::new(SECTION, file).unwrap();
+        let mut skipped = Skipped::new();
+        let request = capture.next(&mut skipped).unwrap().unwrap();
+        assert_eq!((request.at, request.path.as_str()), (101.5, "/render?target=a"));
+        assert!(capture.next(&mut skipped).unwrap().is_none() && skipped.is_empty());
+    }
+
+    #[test]
     fn damaged_captures_are_named() {
         let whole = |change: &dyn Fn(&mut Writer)| {
             let mut writer = Writer::begin(false);

@@ -69,7 +69,7 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, error));
     }
     let is_held = is_held(&config);
-    let store = |error| Failure::new(Exit::Store, error);
+    let store = |error: anyhow::Error| Failure::new(Exit::Store, error);
     if !is_held {
         expect_data(&config, "spool")?;
     }

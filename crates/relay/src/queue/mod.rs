@@ -127,7 +127,8 @@ impl Queue {
         let noted = noted.unwrap_or_default().unwrap_or_default();
         let Noted { sent, keep, last } = noted;
         // Numbers are not used twice: what is noted as sent must not be meant of new points.
-        let next_id = last.map_or(0, |last| last + 1).max(sent.segment + u64::from(sent.offset > 0));
+        let next_id =
+            last.map_or(0, |last| last + 1).max(sent.segment.saturating_add(u64::from(sent.offset > 0)));
         let mut state = State { sent, keep: keep.min(sent), next_id, ..State::default() };
         let mut found = Found { missing: missing(noted, &ids), is_note_lost, ..Found::default() };
         for id in ids {
