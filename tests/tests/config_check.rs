@@ -57,6 +57,30 @@ fn numbers_out_of_range() {
     }
 }
 
+/// The same for a program: each problem with its file, line and key. Secrets are not shown.
+#[test]
+fn problems_and_settings_as_json() {
+    let object = |output: &str| -> serde_json::Value {
+        output.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+    };
+    let mut setup = Setup::new();
+    setup.set("admin.token", "0123456789abcdef");
+    let checked = setup.run(&["config", "check", "--json"]);
+    let found = object(&checked.output);
+    assert!(checked.status.success() && found["ok"] == true, "{}", checked.output);
+    let shown = object(&setup.run(&["config", "show", "--json"]).output);
+    assert!(shown["admin"]["token"] == "***" && !shown["engine"]["shards"].is_null(), "{shown}");
+
+    let wrong = setup.file("wrong.toml", "[engine]\nshard = 2\n");
+    let checked = setup.run(&["--config", wrong.to_str().unwrap(), "config", "check", "--json"]);
+    let found = object(&checked.output);
+    assert_eq!(checked.status.code(), Some(3), "{}", checked.output);
+    let problems = found["problems"].as_array().unwrap();
+    let problem = problems.iter().find(|problem| problem["line"] == 2).unwrap();
+    assert!(found["ok"] == false && problem["error"] == true, "{problem}");
+    assert!(problem["file"].as_str().unwrap().ends_with("wrong.toml"), "{problem}");
+}
+
 /// Another owner would not help, so the message does not advise to change it.
 #[test]
 fn a_data_directory_on_a_disk_mounted_read_only() {

@@ -7,6 +7,7 @@
 
 mod files;
 mod full_disk;
+mod queues;
 mod spool;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -289,6 +289,22 @@ fn killed_node(seed: u64) {
     cluster.node(0).start().unwrap();
     run.start();
     let since = run.load.start - 3600;
+    let dry = run.setup.run(&[
+        "replay",
+        "--since",
+        &since.to_string(),
+        "--admin",
+        &run.daemon().admin().to_string(),
+        "--dry-run",
+        "--json",
+    ]);
+    assert!(dry.status.success(), "{}", dry.output);
+    let found: serde_json::Value =
+        dry.output.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
+    // The only node keeps every row.
+    let nodes = found["nodes"].as_object().unwrap();
+    assert!(nodes.len() == 1 && nodes.values().all(|rows| rows.as_u64() > Some(0)), "{found}");
+    assert!(found["rows"].as_u64() > Some(0), "{found}");
     let ended = run.setup.run(&[
         "replay",
         "--since",

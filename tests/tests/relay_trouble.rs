@@ -7,6 +7,7 @@ use plumbago_tests::capture::{Capture, own_address};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
+use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
 
 use crate::relay::{balance, wait_sent};
@@ -180,4 +181,70 @@ fn a_full_queue_drops_its_oldest_points_and_says_so() {
     assert_eq!(sent["accepted"], sent["sent"] + sent["dropped"]);
     daemon.stop_well();
     second.stop_well();
+}
+
+#[test]
+fn a_full_disk_under_one_queue_touches_nothing_else() {
+    with_small_disk("relay_trouble::child_with_a_full_disk_under_a_queue", 32);
+}
+
+/// The queue of one destination lies on the small disk, everything else does not.
+#[test]
+#[ignore = "runs as a child of the test above"]
+fn child_with_a_full_disk_under_a_queue() {
+    let Some(disk) = SmallDisk::here() else { return };
+    let address = own_address();
+    let capture = Capture::start();
+    let mut setup = first(&format!("line://{address},line://{}", capture.address()));
+    setup.set("journal.min_free_bytes", "1MiB");
+    let (relay, on_disk) = (setup.data().join("relay"), disk.path().join("queue"));
+    std::fs::create_dir_all(&relay).unwrap();
+    std::fs::create_dir(&on_disk).unwrap();
+    let queue = relay.join(format!("{}_{}", address.ip(), address.port()));
+    std::os::unix::fs::symlink(&on_disk, &queue).unwrap();
+    let daemon = setup.start();
+    let (key, other) = (address.to_string(), capture.address().to_string());
+    let total = (LOAD.0 as i64 * LOAD.1) as u64;
+    let start = now() - 1000;
+    let mut sender = daemon.sender();
+    let mut send = |prefix: &str| load(prefix, start).iter().for_each(|points| sender.send(points));
+    let settled = |accepted: u64| {
+        wait_until("the ledger of the destination", || {
+            let seen = balance(&daemon, &key);
+            seen["accepted"] == accepted && seen["waiting"] + seen["dropped"] == accepted
+        });
+    };
+
+    send("before");
+    settled(total);
+    disk.fill();
+    send("during");
+    wait_until("the warning", || readiness(&daemon).contains("\"relay_disk\""));
+    let page = readiness(&daemon);
+    assert!(page.contains("\"ready\":true") && page.contains("No space left"), "{page}");
+    assert!(page.contains(&format!("{key} in {}", queue.display())), "{page}");
+    assert!(daemon.log().contains("cannot write the relay's queue"), "{}", daemon.log());
+    // The other destination and the store have everything while the disk is still full.
+    wait_sent(&daemon, &other);
+    wait_until("all points at the other destination", || capture.points().len() as u64 == 2 * total);
+    assert_eq!(balance(&daemon, &other)["dropped"], 0);
+    assert_has_all(&daemon, "before", start);
+    assert_has_all(&daemon, "during", start);
+    settled(2 * total);
+    assert!(readiness(&daemon).contains("\"relay_disk\""), "{}", readiness(&daemon));
+
+    disk.empty();
+    wait_until("the end of the warning", || !readiness(&daemon).contains("\"relay_disk\""));
+    send("after");
+    settled(3 * total);
+    let other = second(address);
+    let receiver = other.start();
+    let sent = wait_sent(&daemon, &key);
+    // What came while the disk was full waited in memory.
+    assert_eq!((sent["sent"], sent["dropped"]), (3 * total, 0), "{sent:?}");
+    for prefix in ["before", "during", "after"] {
+        assert_has_all(&receiver, prefix, start);
+    }
+    daemon.stop_well();
+    receiver.stop_well();
 }

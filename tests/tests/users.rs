@@ -92,6 +92,18 @@ fn everything_needs_a_user() {
     for headers in &unknown {
         assert_eq!(statuses(&daemon, headers), [401; WRITES.len()], "{headers}");
     }
+    // Refusals have the form of each protocol, for reads too.
+    for (path, pointer) in [
+        ("/api/v1/metricnames", "/errors/0"),
+        ("/api/v1/datapoints/query", "/errors/0"),
+        ("/api/suggest?type=metrics", "/error/message"),
+        ("/api/query?start=1h-ago", "/error/message"),
+    ] {
+        let body = ask(&daemon, "GET", path, "", "").body;
+        let error: Value = serde_json::from_str(&body).unwrap_or_default();
+        let text = error.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        assert!(text.contains("api.users.file"), "{path}: {body}");
+    }
     assert_eq!(daemon.ledger().received, 0);
     for headers in known {
         assert_eq!(ask(&daemon, "GET", READ, &headers, "").status, 200);

@@ -305,6 +305,31 @@ fn namespaces_are_counted_and_sent() {
     );
 }
 
+/// Thirty metrics at ten in a second take two seconds at least: the first ten go at once.
+#[test]
+fn rates_are_kept() {
+    let setup = setup();
+    let daemon = setup.start();
+    daemon.set_clock(T0);
+    let points: Vec<Point> =
+        (0..30).map(|m| Point::new(format!("slow.m{m:02}"), T0 - 60, f64::from(m))).collect();
+    daemon.put(&points);
+    daemon.flush();
+    let directory = setup.path().join("exported");
+    let directory = directory.to_str().unwrap();
+    for arguments in [
+        &["export-whisper", directory, "slow.**"][..],
+        &["delete", "--from", "1600000000", "--dry-run", "slow.**"],
+        &["delete", "slow.**"],
+        &["import-whisper", directory],
+    ] {
+        let began = std::time::Instant::now();
+        setup.run_well(&[arguments, &["--rate", "10", "--json"]].concat());
+        assert!(began.elapsed().as_millis() >= 1900, "{arguments:?}: {:?}", began.elapsed());
+    }
+    daemon.stop_well();
+}
+
 /// Requests of an access log and lines of a file, sent again.
 #[test]
 fn recorded_traffic_is_repeated() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use plumbago_journal::{Journal, JournalError};
 use plumbago_model::{Clock, PointBatch, PointRef};
-use plumbago_telemetry::{Conditions, Registry, Severity};
+use plumbago_telemetry::{Conditions, Damage, Registry, Severity};
 
 use crate::buffers::{Arrival, Buffers, Limits};
 use crate::config::Config;
@@ -106,9 +106,11 @@ impl Aggregation {
         let failed = |source| OpenError::Log { dir: parts.dir.to_owned(), source };
         let log = plumbago_journal::Config { segment: SEGMENT, max_bytes: None, ..parts.journal.clone() };
         // A registry of its own: in the common one, the figures of this log would be mistaken for those of the journal.
-        let journal =
-            Journal::open(parts.dir, log, Arc::clone(&parts.clock), &Registry::new()).map_err(failed)?;
+        let own = Registry::new();
+        let journal = Journal::open(parts.dir, log, Arc::clone(&parts.clock), &own).map_err(failed)?;
         let restored = restore(&journal).map_err(failed)?;
+        // Its damage is the daemon's.
+        Damage::of(parts.registry).take_over(&Damage::of(&own));
         let stats = Stats::new(parts.registry);
         let mut buffers = Buffers::new(Log::new(journal.clone()));
         buffers.restore(restored, active.matcher.rules.rules(), parts.clock.now_ms());

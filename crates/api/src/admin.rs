@@ -75,12 +75,13 @@ pub trait AdminActions: Send + Sync + Debug {
     /// `AdminError` if the stop cannot be started.
     async fn shutdown(&self) -> Result<Value, AdminError>;
     /// Queues rows that a remote store has acknowledged since `since` (seconds since the epoch) to be sent
-    /// once more, for a store that has lost them. Only rows that the spool still retains can be sent.
+    /// once more, for a store that has lost them. Only rows that the spool still retains can be sent. With `dry_run`
+    /// only counts them.
     ///
     /// # Errors
     ///
     /// `AdminError` if the store is not remote or the rows cannot be read.
-    async fn replay(&self, since: i64) -> Result<Value, AdminError>;
+    async fn replay(&self, since: i64, dry_run: bool) -> Result<Value, AdminError>;
     /// Sets the clock, in seconds since the epoch. Only for tests.
     ///
     /// # Errors
@@ -267,7 +268,11 @@ async fn shutdown(State(handles): State<AdminHandles>) -> Response {
 async fn replay(State(handles): State<AdminHandles>, Query(pairs): Query<Vec<(String, String)>>) -> Response {
     let since = pairs.iter().find(|(key, _)| key == "since").and_then(|(_, value)| value.parse().ok());
     match since {
-        Some(since) => done(handles.actions.replay(since).await),
+        Some(since) => {
+            let dry_run =
+                pairs.iter().any(|(key, value)| key == "dry_run" && matches!(value.as_str(), "1" | "true"));
+            done(handles.actions.replay(since, dry_run).await)
+        }
         None => plain(StatusCode::BAD_REQUEST, "since: want seconds since the epoch\n".to_owned()),
     }
 }

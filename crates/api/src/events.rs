@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use plumbago_store::EventFilter;
 use serde::{Deserialize, Serialize};
 
-use file::EventFile;
+use file::{EventFile, Opened};
 use list::List;
 pub use missing::{AddedEvents, NewEvent};
 pub use peers::EventPeers;
@@ -57,6 +57,8 @@ pub struct EventLog {
     file: Mutex<Option<EventFile>>,
     /// The other daemons on the same store, if there may be any.
     peers: Option<Arc<dyn EventPeers>>,
+    /// What was wrong with the file when it was opened.
+    damage: Option<String>,
 }
 
 impl EventLog {
@@ -68,15 +70,20 @@ impl EventLog {
     /// An `io::Error` if the file cannot be opened or read, an incomplete last line cannot be cut off, or the
     /// directory cannot be synced.
     pub fn open(path: &Path, bytes_max: usize) -> io::Result<Self> {
-        let (file, events) = EventFile::open(path)?;
+        let Opened { file, events, damage } = EventFile::open(path)?;
         let mut list = List::new(bytes_max);
         events.into_iter().for_each(|(event, bytes)| list.push(event, bytes));
-        Ok(Self { list: RwLock::new(list), file: Mutex::new(Some(file)), peers: None })
+        Ok(Self { list: RwLock::new(list), file: Mutex::new(Some(file)), peers: None, damage })
     }
 
     /// Returns a log that has no events and accepts none.
     pub fn off() -> Self {
-        Self { list: RwLock::new(List::new(0)), file: Mutex::new(None), peers: None }
+        Self { list: RwLock::new(List::new(0)), file: Mutex::new(None), peers: None, damage: None }
+    }
+
+    /// What was wrong with the file when it was opened, and what that cost; `None` if nothing was.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
     }
 
     /// Whether events are accepted.

@@ -22,7 +22,7 @@ use crate::handler::{self, Page, Protocol};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
 use crate::state::{Api, Handles};
-use crate::users::{self, LiveUsers};
+use crate::users::{self, Gate, LiveUsers};
 
 /// The version of Graphite that `/version` reports. Grafana chooses features by it.
 const GRAPHITE_VERSION: &str = "1.1.10\n";
@@ -99,7 +99,8 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
         let with_slash = format!("{}/", config.url_prefix);
         Router::new().nest(&config.url_prefix, router).route(&with_slash, root(None)).fallback(missing)
     };
-    router.layer(from_fn_with_state(users, users::check))
+    let gate = Gate { users, url_prefix: config.url_prefix.as_str().into() };
+    router.layer(from_fn_with_state(gate, users::check))
 }
 
 /// The routes of KairosDB's API. Pages of any site may use them, as in KairosDB, unless `api.cors_allowed_origins`

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::admin::access::Access;
 use crate::error::ApiError;
+use crate::handler::error_of_path;
 
 pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;
@@ -138,20 +139,30 @@ impl LiveUsers {
     }
 }
 
+/// What [`check`] needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Gate {
+    pub(crate) users: LiveUsers,
+    /// `api.url_prefix`.
+    pub(crate) url_prefix: Arc<str>,
+}
+
 /// Checks who sends a request, and refuses it if it must come from a user (status 401). OPTIONS is always let
-/// through: browsers send preflight requests without a password.
-pub(crate) async fn check(State(users): State<LiveUsers>, mut request: Request, next: Next) -> Response {
+/// through: browsers send preflight requests without a password. Refusals have the form of the path's protocol.
+pub(crate) async fn check(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let users = &gate.users;
     if users.0.users.load().is_none() {
         return next.run(request).await;
     }
     let caller = match users.caller(request.headers()).await {
         Ok(caller) => caller,
-        Err(busy) => return busy.into_response(),
+        Err(busy) => return error_of_path(busy, request.uri().path(), &gate.url_prefix),
     };
     let is_needed = users.0.required_for == RequiredFor::All && request.method() != Method::OPTIONS;
     if is_needed && caller == Caller::Unknown {
         users.note_refusal(&request);
-        return challenge(ApiError::Unauthorized.into_response());
+        let path = request.uri().path();
+        return challenge(error_of_path(ApiError::Unauthorized, path, &gate.url_prefix));
     }
     request.extensions_mut().insert(caller);
     challenge(next.run(request).await)

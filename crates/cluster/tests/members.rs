@@ -341,6 +341,34 @@ async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
     assert!(a.take("clean", &lost).await.unwrap());
 }
 
+/// A job that runs already would delete what is not old, too.
+#[tokio::test(start_paused = true)]
+async fn a_running_job_stops_when_the_clock_is_set_ahead() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let keeper = LeaseKeeper::new(daemon.connection.clone(), daemon.clock.clone());
+    for has_leases in [true, false] {
+        server.schema.lock().unwrap().features.leases = has_leases;
+        let lost = CancellationToken::new();
+        assert!(keeper.take("clean", &lost).await.unwrap());
+        // A small step is no reason, however long the job runs.
+        daemon.clock.jump(60);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(!lost.is_cancelled());
+        daemon.clock.jump(3600);
+        let set = tokio::time::Instant::now();
+        lost.cancelled().await;
+        assert!(set.elapsed() < Duration::from_secs(5), "{:?}", set.elapsed());
+        keeper.release("clean").await;
+        assert!(keeper.take("clean", &lost).await.is_err());
+        daemon.clock.jump(-3660);
+        let again = CancellationToken::new();
+        assert!(keeper.take("clean", &again).await.unwrap());
+        keeper.release("clean").await;
+        assert!(!again.is_cancelled());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn hidden_series_come_back_with_points() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());

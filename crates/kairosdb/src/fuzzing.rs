@@ -23,6 +23,8 @@ pub fn lines(data: &[u8]) {
 /// Reads the bytes as queries of OpenTSDB, as a body and as a query string, and answers them over a few series.
 pub fn opentsdb_queries(data: &[u8]) {
     use opentsdb::{Query, answer};
+
+    use crate::kairos::Amount;
     const NOW_MS: i64 = 1_500_000_000_000;
     let text = String::from_utf8_lossy(data);
     let pairs = || text.split('&').filter_map(|pair| pair.split_once('='));
@@ -33,7 +35,9 @@ pub fn opentsdb_queries(data: &[u8]) {
         for (at, sub) in query.subs.iter().enumerate() {
             let (from, until) = query.scan(sub);
             assert!(from * 1000 <= query.start_ms && query.end_ms < until * 1000, "{from} {until} {query:?}");
-            let points = |step: i64| (0..20).map(|at| (query.end_ms - at * step, at as f64)).rev().collect();
+            let points = |step: i64| {
+                (0..20).map(|at| (query.end_ms - at * step, Amount::from(at as f64))).rev().collect()
+            };
             let column = |name: &str, step| answer::Column { name: name.to_owned(), points: points(step) };
             let columns = vec![column("m;a=1", 7_000), column("m;a=2;b=3", 3_600_000), column("m", 1000)];
             if let Ok(results) = answer::results(&query, at, columns, &mut most) {

@@ -119,6 +119,47 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
+/// The number of whole numbers in a JSON text that are beyond 64 bits and differ from the nearest double. Those in texts
+/// are left out, since they are read as numbers of any length.
+pub(crate) fn rounded_beyond_64_bits(body: &[u8]) -> u64 {
+    let (mut count, mut at) = (0, 0);
+    while let Some(byte) = body.get(at) {
+        at += match byte {
+            b'"' => text_len(&body[at..]),
+            b'-' | b'0'..=b'9' => {
+                let is_of_number =
+                    |byte: &&u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                let length = body[at..].iter().take_while(is_of_number).count();
+                count += u64::from(is_rounded_whole(&body[at..at + length]));
+                length
+            }
+            _ => 1,
+        };
+    }
+    count
+}
+
+/// The length of the quoted text at the beginning.
+fn text_len(text: &[u8]) -> usize {
+    let mut at = 1;
+    loop {
+        match text.get(at) {
+            None => return text.len(),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
+fn is_rounded_whole(number: &[u8]) -> bool {
+    let Some(Number::Whole(whole)) = std::str::from_utf8(number).ok().and_then(Number::parse) else {
+        return false;
+    };
+    let is_beyond = whole > u64::MAX.into() || whole < i64::MIN.into();
+    is_beyond && Number::Whole(whole).to_double().1
+}
+
 /// A key of an object.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
@@ -161,5 +202,25 @@ pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
         serde_json::Value::Bool(is) => Some(*is),
         serde_json::Value::String(text) => Some(text.eq_ignore_ascii_case("true")),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_numbers_beyond_64_bits_are_counted() {
+        for (body, count) in [
+            (r#"[18446744073709551617, -9223372036854775809]"#, 2),
+            // A power of two is a double exactly, and the others are counted where they are read.
+            (r#"[36893488147419103232, 18446744073709551615, 9007199254740993]"#, 0),
+            (r#"[1e30, 18446744073709551617.0, "18446744073709551617", "a\\\"18446744073709551617"]"#, 0),
+            (r#"{"18446744073709551617":18446744073709551617}"#, 1),
+            (r#"["cut 18446744073709551617"#, 0),
+            (r#""\"#, 0),
+        ] {
+            assert_eq!(rounded_beyond_64_bits(body.as_bytes()), count, "{body}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
 
-use crate::names;
+use crate::{json, names};
 
 /// Maximum number of refusals of a body that are named in its answer. Further ones are only counted.
 const NAMED_MAX: usize = 100;
@@ -88,6 +88,8 @@ pub struct Points {
     pub cut: u64,
     /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
+    /// Values beyond 64 bits that came as doubles. Some of them may have been whole numbers in the body.
+    large: u64,
 }
 
 impl Points {
@@ -171,12 +173,23 @@ impl Points {
     fn number(&mut self, number: Number) -> Result<f64, Reason> {
         let (value, is_rounded) = number.to_double();
         self.rounded += u64::from(is_rounded);
+        self.large += u64::from(matches!(number, Number::Real(real) if is_beyond_64_bits(real)));
         if value.is_finite() { Ok(value) } else { Err(Reason::Nan) }
+    }
+
+    /// Counts the rounded whole numbers beyond 64 bits. A reader of JSON passes them on as doubles, so that only the body
+    /// itself tells them from numbers like 1e30. It is looked through only if there are such values.
+    pub(crate) fn count_large(&mut self, body: &[u8]) {
+        if self.large > 0 {
+            self.rounded += json::rounded_beyond_64_bits(body).min(self.large);
+            self.large = 0;
+        }
     }
 
     /// Where the next entry begins.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { points: self.points.len(), refused: self.refused.len(), cut: self.cut, rounded: self.rounded }
+        let Self { cut, rounded, large, .. } = *self;
+        Mark { points: self.points.len(), refused: self.refused.len(), cut, rounded, large }
     }
 
     /// Number of points since a mark.
@@ -188,7 +201,7 @@ impl Points {
     pub(crate) fn take_back(&mut self, mark: Mark) -> u64 {
         let taken = self.since(mark);
         self.points.truncate(mark.points);
-        (self.cut, self.rounded) = (mark.cut, mark.rounded);
+        (self.cut, self.rounded, self.large) = (mark.cut, mark.rounded, mark.large);
         taken as u64
     }
 
@@ -227,6 +240,7 @@ pub(crate) struct Mark {
     refused: usize,
     cut: u64,
     rounded: u64,
+    large: u64,
 }
 
 /// A tag and its value.
@@ -234,6 +248,11 @@ pub(crate) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// Every whole number up to this one can be a double exactly.
 const EXACT_MAX: u128 = 1 << 53;
+
+/// Whether a double of a body may be a whole number beyond 64 bits: one of 64 bits comes as such.
+pub(crate) fn is_beyond_64_bits(real: f64) -> bool {
+    real >= 18_446_744_073_709_551_616.0 || real <= -9_223_372_036_854_775_808.0
+}
 
 /// A number as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,6 +9,7 @@ use plumbago_store::History;
 use plumbago_whisper::write;
 use serde::{Deserialize, Serialize};
 
+use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ExportWhisper;
 
@@ -43,11 +44,13 @@ pub struct ExportReport {
 pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<ExportReport, VerbError> {
     let mut report = ExportReport::default();
     work.progress.begin("metrics", None);
+    let mut rate = Rate::new(plan.rate);
     let mut batches = work.names.find(&plan.which);
     while let Some(names) = batches.recv().await {
         let names = names?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        for names in names.chunks(METRICS) {
+        for names in names.chunks(rate.step(METRICS)) {
+            rate.take(names.len()).await;
             work.go_on()?;
             for history in work.histories.histories(names).await?.into_iter().flatten() {
                 report.metrics += 1;
@@ -167,7 +170,7 @@ mod tests {
     fn names_that_the_file_system_refuses_do_not_end_the_export() {
         let dir = tempfile::tempdir().unwrap();
         let (directory, which) = (dir.path().to_owned(), Which::glob("**"));
-        let plan = ExportWhisper { directory, which, replace: true, dry_run: false };
+        let plan = ExportWhisper { directory, which, replace: true, rate: 0, dry_run: false };
         let config = Arc::new(MetricConfig {
             retention: "60s:1h".parse().unwrap(),
             aggregation: Aggregation::Sum,

@@ -15,6 +15,14 @@ impl Rate {
         Self { per_second, due: Instant::now() }
     }
 
+    /// The most items of a step that takes them all at once: no step is to last much longer than a second.
+    pub(crate) fn step(&self, most: usize) -> usize {
+        match self.per_second {
+            0 => most,
+            limit => most.min(limit as usize),
+        }
+    }
+
     /// Waits until rows may be read again, and accounts for `rows` of them.
     pub(crate) async fn take(&mut self, rows: usize) {
         if self.per_second == 0 {

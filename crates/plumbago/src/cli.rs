@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names,
-    other_store, replay, restore, rules, schema, show, stats, test, traffic, whisper,
+    backup, bench, config, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain,
+    names, other_store, replay, restore, rules, schema, show, stats, test, traffic, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -38,6 +38,12 @@ Examples:
 Exit codes: 0 done, 1 internal error, 2 wrong command line, 3 wrong configuration,
 4 store unavailable, 5 problem found in the data.";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  plumbago serve                             start with ./plumbago.toml if it exists, else with the defaults
+
+kill -HUP reads the files again, kill -TERM stops it.";
+
 /// Replaces carbon, whisper and graphite-web.
 #[derive(Debug, Parser)]
 #[command(name = "plumbago", version, after_help = EXAMPLES)]
@@ -54,6 +60,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon (the default)
+    #[command(after_help = SERVE_EXAMPLES)]
     Serve,
     /// Check or show the configuration
     #[command(subcommand)]
@@ -127,10 +134,13 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Print all problems with file and line; exit code 3 if there is an error
-    Check,
+    #[command(after_help = config::CHECK_EXAMPLES)]
+    Check(config::Format),
     /// Print all settings with the values in effect
-    Show,
+    #[command(after_help = config::SHOW_EXAMPLES)]
+    Show(config::Format),
     /// Print all settings with their defaults and explanations
+    #[command(after_help = config::DEFAULT_EXAMPLES)]
     Default,
     /// Turn the configuration of carbon, go-carbon, BigGraphite or graphite-web into one for Plumbago
     Import(config_import::ImportArgs),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use plumbago_model::{Clock, PointBatch};
-use plumbago_telemetry::{Conditions, Registry, Severity};
+use plumbago_telemetry::{Conditions, Damage, Registry, Severity};
 use plumbago_tls::{CaError, Client};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +22,8 @@ use crate::inlet::Inlet;
 use crate::queue::Queue;
 use crate::routes::Routes;
 use crate::sender::{Sender, Status};
-use crate::stats::{AWAY, Balance, DROPPED, Stats};
-use crate::writer::Writer;
+use crate::stats::{AWAY, Balance, DISK, DROPPED, Stats};
+use crate::writer::{DiskTrouble, Writer};
 
 /// A destination that is away for less is not worth a warning: servers are restarted.
 const AWAY_MIN: Duration = Duration::from_secs(3);
@@ -54,6 +54,7 @@ struct Lane {
     queue: Arc<Queue>,
     stats: Stats,
     status: Arc<Status>,
+    disk: Arc<DiskTrouble>,
 }
 
 /// Why a relay could not be opened.
@@ -197,6 +198,11 @@ impl Relay {
         let text = "points for these destinations of the relay wait on disk (relay.max_bytes): ";
         let text = (!away.is_empty()).then(|| text.to_owned() + &away.join("; "));
         conditions.set(Severity::Warning, AWAY, text);
+        let unwritten: Vec<String> = self.0.lanes.iter().filter_map(Lane::disk_trouble).collect();
+        let text = "queues of the relay cannot be written; points for these destinations wait in memory, and are dropped \
+                    when more than 16 MiB wait. Make room on the disk: ";
+        let text = (!unwritten.is_empty()).then(|| text.to_owned() + &unwritten.join("; "));
+        conditions.set(Severity::Warning, DISK, text);
         conditions.set(Severity::Warning, DROPPED, self.dropped_lately());
     }
 
@@ -266,16 +272,32 @@ impl Lane {
                 dir.display()
             );
         }
+        let damage = Damage::of(parts.registry);
+        if found.missing > 0 {
+            let text = format!(
+                "{} files of the relay's queue are missing; their points are not sent to {}. Nothing has to be done",
+                found.missing,
+                destination.address()
+            );
+            damage.found(dir, text);
+        }
+        if found.is_note_lost {
+            let text = "the note of what the relay has sent is damaged, so everything in the queue is sent again, \
+                        which changes nothing at the destination. Nothing has to be done";
+            damage.found(&queue.note(), text);
+        }
         let (inlet, queue) = (Arc::<Inlet>::default(), Arc::new(queue));
+        let disk = Arc::<DiskTrouble>::default();
         let writer = Writer {
             destination: destination.address(),
             inlet: Arc::clone(&inlet),
             queue: Arc::clone(&queue),
             stats: stats.clone(),
+            trouble: Arc::clone(&disk),
             clock: Arc::clone(&parts.clock),
             min_free_bytes: parts.min_free_bytes,
         };
-        Ok((Self { destination, inlet, queue, stats, status: Arc::default() }, writer))
+        Ok((Self { destination, inlet, queue, stats, status: Arc::default(), disk }, writer))
     }
 
     fn add<'a>(&self, points: impl Iterator<Item = Point<'a>>) {
@@ -312,6 +334,12 @@ impl Lane {
             format!("{} takes none: {why} ({waiting} points wait)", self.destination.address())
         };
         (since >= AWAY_MIN).then(text)
+    }
+
+    /// Why the queue cannot be written.
+    fn disk_trouble(&self) -> Option<String> {
+        let why = self.disk.get()?;
+        Some(format!("{} in {}: {why}", self.destination.address(), self.queue.dir().display()))
     }
 }
 

@@ -2,10 +2,12 @@
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
-/// Names of the conditions that a relay states: a destination is away, and points for one are dropped.
-pub const CONDITIONS: [&str; 2] = [AWAY, DROPPED];
+/// Names of the conditions that a relay states: a destination is away, a queue cannot be written, and points are dropped.
+pub const CONDITIONS: [&str; 3] = [AWAY, DISK, DROPPED];
 /// Holds while a destination takes no points.
 pub(crate) const AWAY: &str = "relay";
+/// Holds while the queue of a destination cannot be written.
+pub(crate) const DISK: &str = "relay_disk";
 /// Holds after points for a destination were dropped.
 pub(crate) const DROPPED: &str = "relay_dropped";
 

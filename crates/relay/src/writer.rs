@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,27 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Interval between two syncs, and between two looks at the free space.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
+/// Why a queue cannot be written; nothing while it can.
+#[derive(Debug, Default)]
+pub(crate) struct DiskTrouble(Mutex<Option<String>>);
+
+impl DiskTrouble {
+    pub(crate) fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, why: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}
+
 /// What a writer needs.
 pub(crate) struct Writer {
     pub(crate) destination: String,
     pub(crate) inlet: Arc<Inlet>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) stats: Stats,
+    pub(crate) trouble: Arc<DiskTrouble>,
     pub(crate) clock: Arc<dyn Clock>,
     /// While the disk has fewer free bytes than this, the oldest segments are removed.
     pub(crate) min_free_bytes: u64,
@@ -94,15 +109,21 @@ impl Writer {
     }
 
     fn append(&self, files: &mut SegmentWriter, frames: &[u8], points: u64, failed: &Throttle) {
+        let mut has_failed = false;
         while let Err(error) = files.append(&self.queue, frames, points) {
             let then = "points for this destination wait in memory, and are dropped when it is full";
             self.log(failed, "cannot write", &error, then);
+            self.trouble.set(Some(error.to_string()));
+            has_failed = true;
             self.make_room();
             if self.inlet.is_closed() {
                 self.stats.dropped_disk.add(points);
                 break;
             }
             thread::sleep(HOUSEKEEPING);
+        }
+        if has_failed {
+            self.trouble.set(None);
         }
         self.inlet.release(points);
     }

@@ -83,6 +83,17 @@ fn drain_again(spool: &Spool, most_bytes: usize) -> Vec<(i64, String)> {
     all
 }
 
+/// Reads all slices that would be sent again.
+fn look_again(spool: &Spool, since_us: i64) -> Vec<(i64, String)> {
+    let (mut all, mut at) = (Vec::new(), Position::default());
+    while let Some(chunk) = spool.look_again(since_us, at, 300).unwrap() {
+        assert!(chunk.chunk.bytes() > 0);
+        all.extend(chunk.chunk.slices.iter().map(|slice| slice.timestamp_us).zip(texts(&chunk.chunk)));
+        at = chunk.chunk.end;
+    }
+    all
+}
+
 fn seen(spool: &Spool, n: u32) -> Vec<String> {
     let mut seen = Vec::new();
     spool.read(&[id(n)], &mut |_, _, bytes| seen.push(String::from_utf8(bytes.to_vec()).unwrap())).unwrap();
@@ -193,6 +204,12 @@ fn acknowledged_slices_are_retained_sent_again_and_dropped() {
     put(&spool, 0..10, "new");
     let new = drain(&spool, 1 << 20);
     assert_eq!(seen(&spool, 3), ["3 old", "3 new"]);
+
+    // A look says what would be sent again, and changes nothing.
+    assert!(look_again(&spool, (NOW + 31) * 1_000_000).is_empty());
+    assert_eq!(look_again(&spool, (NOW + 30) * 1_000_000), new);
+    assert_eq!(look_again(&spool, 0), [old.clone(), new.clone()].concat());
+    assert!(spool.stats().resend_bytes == 0 && drain_again(&spool, 1 << 20).is_empty());
 
     assert_eq!(spool.resend_since((NOW + 31) * 1_000_000).unwrap(), 0);
     assert!(drain_again(&spool, 1 << 20).is_empty());

@@ -1,5 +1,6 @@
 //! `CassandraStore`, which implements the store contract for points and names.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -240,6 +241,10 @@ impl RemotePoints for CassandraStore {
         servers: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
         self.writer.write_for(batch, timestamp_us, servers).await
+    }
+
+    async fn rows_by_server(&self, batch: &WriteBatch) -> Result<BTreeMap<Uuid, u64>, StoreError> {
+        self.writer.rows_by_node(batch).await
     }
 
     async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {

@@ -4,7 +4,7 @@ mod plan;
 mod ranges;
 mod row;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
@@ -128,6 +128,29 @@ impl PointWriter {
         nodes: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
         self.write_runs_as(self.identity.former_at(timestamp_us), batch, timestamp_us, nodes).await
+    }
+
+    /// Counts the rows of a batch by the nodes that keep them, given by their host ids, and writes nothing. A row counts
+    /// for each of its replicas, and not at all if they are not known.
+    ///
+    /// # Errors
+    /// If there is no connection.
+    pub async fn rows_by_node(&self, batch: &WriteBatch) -> Result<BTreeMap<Uuid, u64>, StoreError> {
+        let now = self.server_clock.limit(self.clock.now());
+        let requests = Planner::new(&self.config, self.identity(), now).plan(batch).requests;
+        let mut rows = BTreeMap::new();
+        if requests.is_empty() {
+            return Ok(rows);
+        }
+        let session = self.tables.session().await?;
+        for request in &requests {
+            let Ok(statements) = self.tables.get_to_write(request.table).await else { continue };
+            let Some((hosts, _)) = ranges::hosts(&session, &statements, request) else { continue };
+            for host in hosts.iter() {
+                *rows.entry(*host).or_default() += request.rows.len() as u64;
+            }
+        }
+        Ok(rows)
     }
 
     /// Writes with the identity of this daemon unless `other` names another one.

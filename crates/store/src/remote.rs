@@ -1,5 +1,6 @@
 //! A point store on other machines, as the spool in front of it sees it.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -56,6 +57,15 @@ pub trait RemotePoints: Send + Sync + Debug {
         self.write_at(batch, timestamp_us).await.map(|()| batch.known())
     }
 
+    /// Counts the rows of a batch by the servers that keep them; a row counts for each of its replicas. Writes nothing.
+    /// Empty if the store cannot tell where rows are kept.
+    ///
+    /// # Errors
+    /// If the store has to be reached for it and cannot.
+    async fn rows_by_server(&self, _batch: &WriteBatch) -> Result<BTreeMap<Uuid, u64>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+
     /// Reads this writer's own rows as one column for each range. The windows of other writers are in
     /// [`Column::others`].
     ///
@@ -102,6 +112,10 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
         servers: &[Uuid],
     ) -> Result<u64, WriteRefusal> {
         (**self).write_for(batch, timestamp_us, servers).await
+    }
+
+    async fn rows_by_server(&self, batch: &WriteBatch) -> Result<BTreeMap<Uuid, u64>, StoreError> {
+        (**self).rows_by_server(batch).await
     }
 
     async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {

@@ -80,6 +80,20 @@ impl Damage {
         self.show(&inner);
     }
 
+    /// Takes over the files of another list, which has logged them. Points that it counts as lost are not added.
+    pub fn take_over(&self, other: &Self) {
+        let theirs = other.list();
+        let mut inner = self.inner();
+        for found in theirs {
+            if inner.found.len() < FILES_MAX {
+                inner.found.push(found);
+            } else {
+                inner.more += 1;
+            }
+        }
+        self.show(&inner);
+    }
+
     /// Adds to the number of points that are lost by damage.
     pub fn lose_points(&self, points: u64) {
         let mut inner = self.inner();
@@ -172,5 +186,16 @@ mod tests {
         assert_eq!(registry.value("plumbago_damaged_files"), Some(6.0));
         assert_eq!((damage.lost_points(), registry.value("plumbago_lost_points")), (40, Some(40.0)));
         assert!(Damage::of(&Registry::new()).is_empty());
+    }
+
+    #[test]
+    fn the_damage_of_another_list_is_taken_over() {
+        let (own, registry) = (Registry::new(), Registry::new());
+        Damage::of(&own).found(Path::new("log/1"), "a frame is wrong");
+        Damage::of(&own).lose_points(3);
+        let damage = Damage::of(&registry);
+        damage.take_over(&Damage::of(&own));
+        assert_eq!(damage.list(), Damage::of(&own).list());
+        assert_eq!((damage.lost_points(), registry.value("plumbago_damaged_files")), (0, Some(1.0)));
     }
 }

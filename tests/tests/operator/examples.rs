@@ -26,6 +26,7 @@ const HELPS: &[&[&str]] = &[
     &["clean"],
     &["repair"],
     &["repair", "windows"],
+    &["repair", "store"],
     &["replay"],
     &["list"],
     &["info"],
@@ -61,6 +62,43 @@ const HELPS: &[&[&str]] = &[
     &["dev"],
     &["dev", "cassandra"],
 ];
+
+/// Every command has examples and can print for programs, and what changes something has a dry run.
+#[test]
+fn every_command_has_what_programs_and_strangers_need() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut seen = 0;
+    for arguments in HELPS {
+        let help = [*arguments, &["--help"][..]].concat();
+        let (code, help) = plumbago(directory.path(), &help, &[]);
+        assert_eq!(code, Some(0), "{arguments:?}");
+        // Groups of commands do nothing themselves, but `repair` does.
+        let is_group = help.contains("\nCommands:") && *arguments != ["repair"];
+        if is_group {
+            continue;
+        }
+        seen += 1;
+        assert!(help.contains("\nExamples:"), "{arguments:?} has no examples");
+        // A daemon, a file of settings and a server that runs until Ctrl-C.
+        let is_no_answer = matches!(*arguments, ["serve"] | ["config", "default"] | ["dev", "cassandra"]);
+        assert!(is_no_answer || help.contains("--json"), "{arguments:?} has no --json");
+        let changes = matches!(
+            *arguments,
+            ["syncdb" | "clean" | "replay" | "write" | "copy" | "move" | "delete" | "backup" | "restore"]
+                | ["repair", ..]
+                | ["rules", "apply"]
+        ) || arguments
+            .first()
+            .is_some_and(|name| name.starts_with("import-") || name.starts_with("export-"));
+        assert!(!changes || help.contains("--dry-run"), "{arguments:?} has no --dry-run");
+        // Copies of a directory, statements and rows that the daemon sends at its own pace have no rate.
+        let is_paced =
+            matches!(*arguments, ["syncdb" | "replay" | "write" | "backup" | "restore" | "import-events"])
+                || *arguments == ["repair", "store"];
+        assert!(!changes || is_paced || help.contains("--rate"), "{arguments:?} has no --rate");
+    }
+    assert!(seen > 35, "{seen} commands");
+}
 
 /// The examples of a help text: the lines that begin with a command, without their explanation.
 fn examples(help: &str) -> Vec<String> {

@@ -8,6 +8,16 @@ use std::sync::Arc;
 
 use super::{EVENT_BYTES_MAX, Event, ids};
 
+/// What was found at the opening of a file.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: EventFile,
+    /// The events, each with the length of its line in bytes.
+    pub(super) events: Vec<(Event, usize)>,
+    /// What is wrong with the file, if something is.
+    pub(super) damage: Option<String>,
+}
+
 /// The open file, to which complete lines are appended.
 #[derive(Debug)]
 pub(super) struct EventFile {
@@ -15,16 +25,19 @@ pub(super) struct EventFile {
     file: File,
     /// Length of the file up to the end of the last complete line.
     bytes: u64,
+    /// The checksum of so many bytes.
+    sum: u32,
 }
 
 impl EventFile {
-    /// Opens or creates the file. Returns it with its events and the length of each line in bytes. Cuts off a
-    /// last line that a crash left incomplete. Logs and skips lines that cannot be parsed.
-    pub(super) fn open(path: &Path) -> io::Result<(Self, Vec<(Event, usize)>)> {
+    /// Opens or creates the file, and reads its events. Cuts off a last line that a crash left incomplete. Logs and
+    /// skips lines that cannot be parsed.
+    pub(super) fn open(path: &Path) -> io::Result<Opened> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let damage = Note::read(path).and_then(|note| note.compare(&text));
         file.set_len(whole as u64)?;
         let mut events = Vec::new();
         for (index, line) in text[..whole].split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -38,7 +51,10 @@ impl EventFile {
         events.sort_by_key(|(event, _)| ids::number(event.id));
         events.dedup_by_key(|(event, _)| ids::number(event.id));
         sync_directory(path)?;
-        Ok((Self { path: path.to_owned(), file, bytes: whole as u64 }, events))
+        let sum = crc32fast::hash(&text[..whole]);
+        let file = Self { path: path.to_owned(), file, bytes: whole as u64, sum };
+        file.note();
+        Ok(Opened { file, events, damage })
     }
 
     /// Length of the file.
@@ -55,7 +71,18 @@ impl EventFile {
             return Err(error);
         }
         self.bytes += line.len() as u64;
+        self.sum = extended(self.sum, line);
+        self.note();
         Ok(())
+    }
+
+    /// Notes how long the file is and its checksum, so that the next start notices what is missing or was changed. The
+    /// note is behind the file after a kill, but never ahead of it.
+    fn note(&self) {
+        let note = Note { bytes: self.bytes, sum: self.sum };
+        if let Err(error) = note.write(&self.path) {
+            tracing::debug!(%error, "the length of the events file could not be noted");
+        }
     }
 
     /// Replaces the file with one that contains only these events. It is complete on disk before it gets the
@@ -63,22 +90,81 @@ impl EventFile {
     pub(super) fn rewrite(&mut self, events: &[Arc<Event>]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
-        let (mut text, mut bytes) = (Vec::new(), 0);
+        let (mut text, mut bytes, mut sum) = (Vec::new(), 0, 0);
         for event in events {
             serde_json::to_writer(&mut text, &**event)?;
             text.push(b'\n');
             if text.len() > EVENT_BYTES_MAX {
                 bytes += text.len() as u64;
+                sum = extended(sum, &text);
                 file.write_all(&text)?;
                 text.clear();
             }
         }
         bytes += text.len() as u64;
+        sum = extended(sum, &text);
         file.write_all(&text)?;
         file.sync_all()?;
+        // The note of the old file would not match the new one, if a kill came in between.
+        Note::remove(&self.path)?;
+        sync_directory(&self.path)?;
         std::fs::rename(&beside, &self.path)?;
-        (self.file, self.bytes) = (file, bytes);
+        (self.file, self.bytes, self.sum) = (file, bytes, sum);
+        self.note();
         sync_directory(&self.path)
+    }
+}
+
+/// The checksum of some bytes and these behind them.
+fn extended(sum: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(sum);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// What is noted of the file beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Note {
+    bytes: u64,
+    sum: u32,
+}
+
+impl Note {
+    fn path(events: &Path) -> PathBuf {
+        events.with_extension("note")
+    }
+
+    /// `None` if there is no note, or none that can be read.
+    fn read(events: &Path) -> Option<Self> {
+        let mut text = String::new();
+        File::open(Self::path(events)).ok()?.take(64).read_to_string(&mut text).ok()?;
+        let (bytes, sum) = text.trim_end().split_once(' ')?;
+        Some(Self { bytes: bytes.parse().ok()?, sum: u32::from_str_radix(sum, 16).ok()? })
+    }
+
+    fn write(self, events: &Path) -> io::Result<()> {
+        std::fs::write(Self::path(events), format!("{} {:08x}\n", self.bytes, self.sum))
+    }
+
+    fn remove(events: &Path) -> io::Result<()> {
+        match std::fs::remove_file(Self::path(events)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is wrong with a file with this text; `None` if nothing is.
+    fn compare(self, text: &[u8]) -> Option<String> {
+        let noted = usize::try_from(self.bytes).ok().and_then(|bytes| text.get(..bytes));
+        match noted {
+            Some(noted) if crc32fast::hash(noted) == self.sum => None,
+            Some(_) => Some("events in it were changed, and those that cannot be read are left out. Nothing has to be done".to_owned()),
+            None => Some(format!(
+                "it has {} bytes of at least {}, so its last events are lost. Nothing has to be done",
+                text.len(),
+                self.bytes
+            )),
+        }
     }
 }
 

@@ -60,6 +60,50 @@ fn events_outlive_a_restart_and_a_line_that_was_cut_off() {
 }
 
 #[test]
+fn what_is_missing_or_changed_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("events.jsonl");
+    let log = EventLog::open(&path, 1 << 20).unwrap();
+    for n in 0..5 {
+        log.add(event(n, "deploy", &["x"])).unwrap();
+    }
+    drop(log);
+    let (whole, note) = (std::fs::read(&path).unwrap(), path.with_extension("note"));
+    let noted = std::fs::read(&note).unwrap();
+    assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());
+    let line = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let mut flipped = whole.clone();
+    flipped[30] ^= 2;
+    let mut zeroed = whole.clone();
+    zeroed[10..60].fill(0);
+    for (harmed, part) in [
+        (Some(whole[..whole.len() - line].to_vec()), "lost"),
+        (Some(whole[..line + 5].to_vec()), "lost"),
+        (Some(flipped), "changed"),
+        (Some(zeroed), "changed"),
+        (None, "lost"),
+    ] {
+        match harmed {
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        std::fs::write(&note, &noted).unwrap();
+        let log = EventLog::open(&path, 1 << 20).unwrap();
+        assert!(log.damage().is_some_and(|text| text.contains(part)), "{:?}", log.damage());
+        log.add(event(9, "next", &[])).unwrap();
+        drop(log);
+        // It is said once.
+        assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());
+    }
+    // A kill between an event and its note is no damage, and neither is a lost note.
+    std::fs::write(&path, [&whole[..], &whole[..line]].concat()).unwrap();
+    std::fs::write(&note, &noted).unwrap();
+    assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());
+    std::fs::remove_file(&note).unwrap();
+    assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());
+}
+
+#[test]
 fn lines_that_are_no_events_cost_themselves() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("events");

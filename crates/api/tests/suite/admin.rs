@@ -43,8 +43,8 @@ impl AdminActions for Process {
         Ok(json!({}))
     }
 
-    async fn replay(&self, since: i64) -> Result<Value, AdminError> {
-        Ok(json!({ "since": since }))
+    async fn replay(&self, since: i64, dry_run: bool) -> Result<Value, AdminError> {
+        Ok(json!({ "since": since, "dry_run": dry_run }))
     }
 
     async fn set_clock(&self, now: i64) -> Result<Value, AdminError> {

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::pcap::{Capture, Magic, is_pcap, is_pcapng};
+use super::pcap::{Capture, Magic, is_capture};
 use super::text::next_line;
-use super::{Recorded, Skipped, access_log};
+use super::{Recorded, Skipped, access_log, gzip};
 use crate::BenchError;
 
 /// The requests of some files, one file after the other.
@@ -54,19 +54,10 @@ impl Source {
         let mut reader = open(file)?;
         let mut first = Vec::new();
         (&mut reader).take(4).read_to_end(&mut first)?;
-        if let Ok(magic) = Magic::try_from(first.as_slice()) {
-            if is_pcapng(magic) {
-                let text =
-                    "it is a capture in the format pcapng; make it one in pcap by 'editcap -F pcap IN OUT'";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-            }
-            if is_pcap(magic) {
-                return Ok(Self::Capture(Box::new(Capture::new(magic, reader)?)));
-            }
-            if magic.starts_with(&[0x1f, 0x8b]) {
-                let text = "it is compressed; give it by 'zcat FILE | plumbago replay-traffic … -'";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-            }
+        if let Ok(magic) = Magic::try_from(first.as_slice())
+            && is_capture(magic)
+        {
+            return Ok(Self::Capture(Box::new(Capture::new(magic, reader)?)));
         }
         Ok(Self::Log(Box::new(BufReader::new(io::Cursor::new(first).chain(reader)))))
     }
@@ -92,16 +83,24 @@ pub(super) fn action(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }
 
-/// Opens a file; `-` is standard input.
+/// Opens a file; `-` is standard input. What was compressed by gzip comes plain.
 pub(super) fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
-    if file == Path::new("-") {
-        return Ok(Box::new(BufReader::new(io::stdin())));
-    }
-    Ok(Box::new(BufReader::new(File::open(file)?)))
+    let mut reader: Box<dyn BufRead> = if file == Path::new("-") {
+        Box::new(BufReader::new(io::stdin()))
+    } else {
+        Box::new(BufReader::new(File::open(file)?))
+    };
+    let mut first = Vec::new();
+    (&mut reader).take(gzip::MAGIC.len() as u64).read_to_end(&mut first)?;
+    let is_gzip = first == gzip::MAGIC;
+    let whole = io::Cursor::new(first).chain(reader);
+    if is_gzip { Ok(Box::new(BufReader::new(gzip::Plain::new(whole)))) } else { Ok(Box::new(whole)) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -113,16 +112,24 @@ mod tests {
             path
         };
         let line = "- - - [10/Oct/2000:13:55:36 -0700] \"GET /render?target=a HTTP/1.0\" 200 2326\n";
-        let logs = [file("a", format!("{line}\nodd\n{line}").as_bytes()), file("b", b"x"), file("c", b"")];
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(line.as_bytes()).unwrap();
+        let packed = packed.finish().unwrap();
+        let logs = [
+            file("a", format!("{line}\nodd\n{line}").as_bytes()),
+            file("b", b"x"),
+            file("c", b""),
+            file("d", &packed),
+        ];
         let mut requests = Requests::new(&logs);
         let mut found = 0;
         while requests.next().unwrap().is_some() {
             found += 1;
         }
-        assert_eq!((found, requests.skipped.values().sum::<u64>()), (2, 2));
+        assert_eq!((found, requests.skipped.values().sum::<u64>()), (3, 2));
         for (name, bytes, said) in [
-            ("ng", b"\x0a\x0d\x0d\x0a....".as_slice(), "pcapng"),
-            ("gz", b"\x1f\x8b\x08\0....".as_slice(), "zcat"),
+            ("ng", b"\x0a\x0d\x0d\x0a........".as_slice(), "damaged"),
+            ("gz", b"\x1f\x8b\x08\0....".as_slice(), "cut or damaged"),
             ("cut", b"\xd4\xc3\xb2\xa1".as_slice(), "cut"),
         ] {
             let error = Requests::new(&[file(name, bytes)]).next().unwrap_err();

@@ -5,7 +5,9 @@
 
 mod access_log;
 mod files;
+mod gzip;
 mod pcap;
+mod pcapng;
 mod points;
 mod replay;
 mod stream;
@@ -44,6 +46,7 @@ mod reason {
     pub(super) const CHUNKED: &str = "requests with a body in chunks";
     pub(super) const LARGE: &str = "requests that are too large";
     pub(super) const MISSING: &str = "connections with packets that are missing";
+    pub(super) const NETWORK: &str = "packets of networks that are not read";
     pub(super) const CUT: &str = "captures that end within a packet";
 }
 

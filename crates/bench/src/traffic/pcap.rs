@@ -1,13 +1,14 @@
-//! Captures of tcpdump in the format pcap.
+//! Captures of tcpdump in the format pcap, and the requests in captures of both formats.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, Read};
 
+use super::pcapng::{Blocks, SECTION};
 use super::stream::Stream;
 use super::{Recorded, Skipped, reason};
 
 /// Largest packet of a capture.
-const PACKET_BYTES_MAX: usize = 1 << 20;
+pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 /// Most connections that are followed at once.
 const STREAMS_MAX: usize = 65_536;
 /// Most bytes of requests that are not complete.
@@ -16,19 +17,14 @@ const BYTES_MAX: usize = 256 << 20;
 /// The first bytes of a file, if it is a capture that is read.
 pub(super) type Magic = [u8; 4];
 
-/// Whether these are the first bytes of a capture in the format pcap.
-pub(super) fn is_pcap(magic: Magic) -> bool {
-    Order::of(magic).is_some()
-}
-
-/// Whether these are the first bytes of a capture in the format pcapng.
-pub(super) fn is_pcapng(magic: Magic) -> bool {
-    magic == [0x0a, 0x0d, 0x0d, 0x0a]
+/// Whether these are the first bytes of a capture in the format pcap or pcapng.
+pub(super) fn is_capture(magic: Magic) -> bool {
+    magic == SECTION || Order::of(magic).is_some()
 }
 
 /// How numbers are written.
 #[derive(Debug, Clone, Copy)]
-struct Order {
+pub(super) struct Order {
     is_big: bool,
     /// Parts of a second.
     parts: f64,
@@ -46,7 +42,23 @@ impl Order {
         Some(Self { is_big, parts })
     }
 
-    fn number(self, bytes: &[u8]) -> u32 {
+    /// Of numbers in a file whose times have units of their own.
+    pub(super) fn microseconds(is_big: bool) -> Self {
+        Self { is_big, parts: 1e6 }
+    }
+
+    pub(super) fn short(self, bytes: &[u8]) -> u16 {
+        let bytes: [u8; 2] = bytes.try_into().unwrap_or_default();
+        if self.is_big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+    }
+
+    /// A number with a sign; `None` if it has not eight bytes.
+    pub(super) fn long(self, bytes: &[u8]) -> Option<i64> {
+        let bytes: [u8; 8] = bytes.try_into().ok()?;
+        Some(if self.is_big { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) })
+    }
+
+    pub(super) fn number(self, bytes: &[u8]) -> u32 {
         let bytes: [u8; 4] = bytes.try_into().unwrap_or_default();
         if self.is_big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }
@@ -54,7 +66,7 @@ impl Order {
 
 /// Where the packet of the network begins in a packet of the capture.
 #[derive(Debug, Clone, Copy)]
-enum Link {
+pub(super) enum Link {
     /// The kind of the packet stands at the first place, the packet begins at the second.
     Typed(usize, usize),
     /// A packet without a kind begins here.
@@ -62,7 +74,7 @@ enum Link {
 }
 
 impl Link {
-    fn of(kind: u32) -> Option<Self> {
+    pub(super) fn of(kind: u32) -> Option<Self> {
         match kind & 0x0fff_ffff {
             // BSD loopback.
             0 | 108 => Some(Self::Untyped(4)),
@@ -162,11 +174,47 @@ fn padded(address: &[u8]) -> [u8; 16] {
     all
 }
 
+/// The packets of a capture, by its format.
+enum Packets {
+    Pcap { reader: Box<dyn BufRead>, order: Order, link: Link },
+    Pcapng(Blocks),
+}
+
+impl Packets {
+    /// The next packet with its time in seconds since the epoch and the kind of its network.
+    fn next(&mut self, skipped: &mut Skipped) -> io::Result<Option<(f64, Link, Vec<u8>)>> {
+        let (reader, order, link) = match self {
+            Self::Pcap { reader, order, link } => (reader, *order, *link),
+            Self::Pcapng(blocks) => return blocks.next(skipped),
+        };
+        let mut head = Vec::new();
+        (&mut *reader).take(16).read_to_end(&mut head)?;
+        if head.is_empty() {
+            return Ok(None);
+        }
+        let mut cut = || {
+            *skipped.entry(reason::CUT).or_default() += 1;
+            Ok(None)
+        };
+        if head.len() < 16 {
+            return cut();
+        }
+        let number = |at: usize| order.number(&head[at..at + 4]);
+        let at = f64::from(number(0)) + f64::from(number(4)) / order.parts;
+        let bytes = number(8) as usize;
+        if bytes > PACKET_BYTES_MAX {
+            let why = format!("a packet of {bytes} bytes: the capture is damaged");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let mut packet = Vec::new();
+        (&mut *reader).take(bytes as u64).read_to_end(&mut packet)?;
+        if packet.len() < bytes { cut() } else { Ok(Some((at, link, packet))) }
+    }
+}
+
 /// The requests of a capture, in the order of their last packets.
 pub(super) struct Capture {
-    reader: Box<dyn BufRead>,
-    order: Order,
-    link: Link,
+    packets: Packets,
     streams: HashMap<Way, Stream>,
     bytes: usize,
     ready: VecDeque<Recorded>,
@@ -178,6 +226,11 @@ impl Capture {
     /// # Errors
     /// If it is no capture, or one of a network that is not read.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
+        let (streams, ready) = (HashMap::new(), VecDeque::new());
+        if magic == SECTION {
+            let packets = Packets::Pcapng(Blocks::new(reader)?);
+            return Ok(Self { packets, streams, bytes: 0, ready });
+        }
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let order = Order::of(magic).ok_or_else(|| wrong("this is no capture".to_owned()))?;
         let mut head = [0; 20];
@@ -188,8 +241,8 @@ impl Capture {
                 "its packets are of kind {kind}, which is not read; capture with 'tcpdump -i any -s 0'"
             ))
         })?;
-        let (streams, ready) = (HashMap::new(), VecDeque::new());
-        Ok(Self { reader, order, link, streams, bytes: 0, ready })
+        let packets = Packets::Pcap { reader, order, link };
+        Ok(Self { packets, streams, bytes: 0, ready })
     }
 
     /// The next request; `None` at the end.
@@ -201,37 +254,11 @@ impl Capture {
             if let Some(request) = self.ready.pop_front() {
                 return Ok(Some(request));
             }
-            let Some((at, packet)) = self.packet(skipped)? else { return Ok(None) };
-            if let Some(segment) = self.link.network(&packet).and_then(Segment::read) {
+            let Some((at, link, packet)) = self.packets.next(skipped)? else { return Ok(None) };
+            if let Some(segment) = link.network(&packet).and_then(Segment::read) {
                 self.add(&segment, at, skipped);
             }
         }
-    }
-
-    /// The next packet with its time.
-    fn packet(&mut self, skipped: &mut Skipped) -> io::Result<Option<(f64, Vec<u8>)>> {
-        let mut head = Vec::new();
-        (&mut self.reader).take(16).read_to_end(&mut head)?;
-        if head.is_empty() {
-            return Ok(None);
-        }
-        let mut cut = || {
-            *skipped.entry(reason::CUT).or_default() += 1;
-            Ok(None)
-        };
-        if head.len() < 16 {
-            return cut();
-        }
-        let number = |at: usize| self.order.number(&head[at..at + 4]);
-        let at = f64::from(number(0)) + f64::from(number(4)) / self.order.parts;
-        let bytes = number(8) as usize;
-        if bytes > PACKET_BYTES_MAX {
-            let why = format!("a packet of {bytes} bytes: the capture is damaged");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        let mut packet = Vec::new();
-        (&mut self.reader).take(bytes as u64).read_to_end(&mut packet)?;
-        if packet.len() < bytes { cut() } else { Ok(Some((at, packet))) }
     }
 
     fn add(&mut self, segment: &Segment<'_>, at: f64, skipped: &mut Skipped) {

@@ -15,6 +15,7 @@ use crate::tags::{Tags, shortened};
 pub fn datapoints(body: &[u8]) -> Points {
     let mut points = Points::default();
     array::read::<Metric>(body, &mut points);
+    points.count_large(body);
     points
 }
 

@@ -1,5 +1,6 @@
 //! Combines several values into one: those of one bucket, or those of several series at one time.
 
+use crate::kairos::Amount;
 use crate::statistics::{at_position, squares, sum};
 
 /// A function from values to one value.
@@ -100,6 +101,28 @@ impl Aggregator {
         }
     }
 
+    /// Combines the points of one series in one bucket, of which there is at least one. Slots of a coarse stage count
+    /// with all their points in sums, means and counts. A deviation is that of the slots' means.
+    pub(super) fn fold_slots(self, slots: &[Amount]) -> f64 {
+        // Points have the results that OpenTSDB gives, to the last bit.
+        let is_coarse = slots.iter().any(|slot| slot.count != 1);
+        let counts = || slots.iter().map(|slot| f64::from(slot.count));
+        let count = || sum(counts());
+        let total = || sum(slots.iter().map(|slot| slot.sum));
+        match self {
+            Self::Sum | Self::ZimSum if is_coarse => total(),
+            Self::Count if is_coarse => count(),
+            Self::Avg if is_coarse => total() / count(),
+            Self::Dev if is_coarse => {
+                let mean = total() / count();
+                let means = slots.iter().map(|slot| slot.sum / f64::from(slot.count));
+                let squares = means.zip(counts()).map(|(value, count)| count * (value - mean).powi(2));
+                (sum(squares) / count()).sqrt()
+            }
+            _ => self.fold(&mut slots.iter().map(|slot| slot.value).collect()),
+        }
+    }
+
     /// The value of a series at `x`, between its points `from` and `to`.
     pub(super) fn between(self, x: i64, from: (i64, f64), to: (i64, f64)) -> f64 {
         match self {
@@ -144,6 +167,32 @@ mod tests {
         assert!(fold("sum", &[f64::NAN]).is_nan() && fold("count", &[f64::NAN]) == 0.0);
         assert!(AGGREGATORS.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert!(Aggregator::named("SUM").is_none() && Aggregator::named("mult").is_none());
+    }
+
+    #[test]
+    fn coarse_slots_count_with_all_their_points() {
+        let slot = |mean: f64, count: u32| Amount { value: mean, sum: mean * f64::from(count), count };
+        let fold = |name: &str, slots: &[Amount]| Aggregator::named(name).unwrap().fold_slots(slots);
+        let slots = [slot(1.0, 9), slot(5.0, 1)];
+        for (name, expected) in [
+            ("avg", 1.4),
+            ("sum", 14.0),
+            ("zimsum", 14.0),
+            ("count", 10.0),
+            ("max", 5.0),
+            ("last", 5.0),
+            ("dev", 1.2),
+        ] {
+            assert!((fold(name, &slots) - expected).abs() < 1e-12, "{name}: {}", fold(name, &slots));
+        }
+        // A slot of a sum has the sum as its value.
+        let sums = [Amount { value: 9.0, sum: 9.0, count: 9 }, Amount::from(5.0)];
+        assert_eq!((fold("avg", &sums), fold("sum", &sums)), (1.4, 14.0));
+        let points = [0.1, 0.2, 0.3].map(Amount::from);
+        for (name, aggregator) in AGGREGATORS {
+            let values = aggregator.fold(&mut vec![0.1, 0.2, 0.3]);
+            assert_eq!(fold(name, &points).to_bits(), values.to_bits(), "{name}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::downsample::{Fill, Points, Range};
 use super::merge::merge;
 use super::query::{Query, Sub};
 use crate::json::{quoted, write_number};
+use crate::kairos::Amount;
 use crate::names::{self, Series};
 
 /// The points of one series that were read for a query, in ascending order of time.
@@ -17,7 +18,7 @@ pub struct Column {
     /// The name of the series, in Graphite's form.
     pub name: String,
     /// Milliseconds and values, from the times that [`Query::scan`] says.
-    pub points: Points,
+    pub points: Vec<(i64, Amount)>,
 }
 
 /// What is left of the limits of an answer. What is used is subtracted.
@@ -56,12 +57,12 @@ pub fn whole(results: &[String]) -> String {
 /// Series that are aggregated together.
 #[derive(Debug, Default)]
 struct Group {
-    all: Vec<(Series, Points)>,
+    all: Vec<(Series, Vec<(i64, Amount)>)>,
 }
 
 /// The groups by the values of the grouping tags. Without aggregation, every series is a group.
 fn groups(sub: &Sub, columns: Vec<Column>) -> BTreeMap<Vec<String>, Group> {
-    let mut all: Vec<(Series, Points)> = columns
+    let mut all: Vec<(Series, Vec<(i64, Amount)>)> = columns
         .into_iter()
         .filter(|column| !column.points.is_empty())
         .map(|column| (names::series(&column.name), column.points))
@@ -86,7 +87,7 @@ impl Group {
         let mut series = Vec::with_capacity(self.all.len());
         for (_, points) in &self.all {
             let mut points = match &sub.downsample {
-                None => points.clone(),
+                None => points.iter().map(|(ms, amount)| (*ms, amount.value)).collect(),
                 Some(downsample) => downsample.apply(points, range, &mut most.buckets)?,
             };
             if let Some(rate) = &sub.rate {
@@ -167,7 +168,7 @@ mod tests {
         query.arrays = arrays;
         let column = |name: &str, points: &[(i64, f64)]| Column {
             name: name.to_owned(),
-            points: points.iter().map(|(at, value)| ((START + at) * 1000, *value)).collect(),
+            points: points.iter().map(|(at, value)| ((START + at) * 1000, Amount::from(*value))).collect(),
         };
         let columns = vec![
             column("m;dc=x;host=b", &[(0, 1.0), (60, 2.0), (120, 4.0)]),

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use super::aggregate::Aggregator;
 use super::calendar::Calendar;
 use super::time::Duration;
+use crate::kairos::Amount;
 
 /// What an empty bucket gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Downsample {
     /// are subtracted from it.
     pub(super) fn apply(
         &self,
-        points: &[(i64, f64)],
+        points: &[(i64, Amount)],
         range: Range<'_>,
         buckets: &mut usize,
     ) -> Result<Points, String> {
@@ -111,20 +112,20 @@ impl Downsample {
     }
 
     /// One bucket for all points of the query. The last time of the query is not part of it.
-    fn whole(&self, points: &[(i64, f64)], range: Range<'_>) -> Points {
+    fn whole(&self, points: &[(i64, Amount)], range: Range<'_>) -> Points {
         let within = points.iter().filter(|(ms, _)| (range.start..range.end).contains(ms));
-        let mut values: Vec<f64> = within.map(|(_, value)| *value).collect();
-        if values.is_empty() { Vec::new() } else { vec![(range.start, self.fold.fold(&mut values))] }
+        let values: Vec<Amount> = within.map(|(_, value)| *value).collect();
+        if values.is_empty() { Vec::new() } else { vec![(range.start, self.fold.fold_slots(&values))] }
     }
 
     /// Whole buckets only: points before the first bucket that begins within the time that is read do not count.
-    fn by_clock(&self, points: &[(i64, f64)], range: Range<'_>) -> Points {
+    fn by_clock(&self, points: &[(i64, Amount)], range: Range<'_>) -> Points {
         let length = self.every.millis();
         let first = range.scan_start.saturating_add(length - 1).div_euclid(length).saturating_mul(length);
         self.fold_buckets(points, first, |ms| Some(ms.div_euclid(length) * length)).unwrap_or_default()
     }
 
-    fn by_calendar(&self, points: &[(i64, f64)], range: Range<'_>) -> Result<Points, String> {
+    fn by_calendar(&self, points: &[(i64, Amount)], range: Range<'_>) -> Result<Points, String> {
         let calendar = Calendar { every: self.every, zone: range.zone };
         let first = calendar.floor(range.scan_start).and_then(|start| {
             let is_before = start.timestamp().as_millisecond() < range.scan_start;
@@ -162,7 +163,7 @@ impl Downsample {
     /// Folds the points from `first` on that have the same start of their bucket.
     fn fold_buckets(
         &self,
-        points: &[(i64, f64)],
+        points: &[(i64, Amount)],
         first: i64,
         mut start_of: impl FnMut(i64) -> Option<i64>,
     ) -> Option<Points> {
@@ -171,14 +172,14 @@ impl Downsample {
         for (ms, value) in points.iter().filter(|(ms, _)| *ms >= first) {
             let start = start_of(*ms)?;
             if start != open && !values.is_empty() {
-                folded.push((open, self.fold.fold(&mut values)));
+                folded.push((open, self.fold.fold_slots(&values)));
                 values.clear();
             }
             open = start;
             values.push(*value);
         }
         if !values.is_empty() {
-            folded.push((open, self.fold.fold(&mut values)));
+            folded.push((open, self.fold.fold_slots(&values)));
         }
         Some(folded)
     }
@@ -245,10 +246,29 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
 
+    /// Points of a raw stage.
+    fn raw(points: &[(i64, f64)]) -> Vec<(i64, Amount)> {
+        points.iter().map(|(ms, value)| (*ms, Amount::from(*value))).collect()
+    }
+
+    #[test]
+    fn slots_of_coarse_stages_have_weights() {
+        let slot = |mean: f64, count: u32| Amount { value: mean, sum: mean * f64::from(count), count };
+        let points = [(0, slot(1.0, 9)), (60_000, slot(5.0, 1)), (120_000, slot(2.0, 3))];
+        let range = Range { start: 0, end: HOUR, scan_start: 0, scan_end: HOUR, zone: &TimeZone::UTC };
+        for (text, expected) in [("2m-avg", [1.4, 2.0]), ("2mc-count", [10.0, 3.0]), ("2m-sum", [14.0, 6.0])]
+        {
+            let made = Downsample::parse(text, false).unwrap().apply(&points, range, &mut 100).unwrap();
+            assert_eq!(made, [(0, expected[0]), (120_000, expected[1])], "{text}");
+        }
+        let all = Downsample::parse("0all-avg", false).unwrap().apply(&points, range, &mut 100).unwrap();
+        assert_eq!(all, [(0, 20.0 / 13.0)]);
+    }
+
     fn apply(text: &str, points: &[(i64, f64)]) -> Points {
         let range =
             Range { start: 90_000, end: 200_000, scan_start: 0, scan_end: HOUR, zone: &TimeZone::UTC };
-        Downsample::parse(text, false).unwrap().apply(points, range, &mut 10_000).unwrap()
+        Downsample::parse(text, false).unwrap().apply(&raw(points), range, &mut 10_000).unwrap()
     }
 
     #[test]
@@ -278,9 +298,9 @@ mod tests {
             scan_end: 20_001 * day,
             zone: &TimeZone::get("Europe/Rome").unwrap(),
         };
-        let apply = |text: &str| {
-            Downsample::parse(text, false).unwrap().apply(&points, range, &mut 1_000_000).unwrap()
-        };
+        let read = raw(&points);
+        let apply =
+            |text: &str| Downsample::parse(text, false).unwrap().apply(&read, range, &mut 1_000_000).unwrap();
         assert_eq!(apply("1msc-sum"), points);
         let hours = apply("1hc-count");
         let floored = points.iter().map(|(ms, value)| (ms / HOUR * HOUR, *value));
@@ -295,7 +315,7 @@ mod tests {
     fn buckets_have_limits_and_names() {
         let range = Range { start: 0, end: 1, scan_start: 0, scan_end: HOUR, zone: &TimeZone::UTC };
         let small = Downsample::parse("1ms-sum-zero", false).unwrap();
-        assert!(small.apply(&[(0, 1.0)], range, &mut 100).unwrap_err().contains("api.limits.points"));
+        assert!(small.apply(&raw(&[(0, 1.0)]), range, &mut 100).unwrap_err().contains("api.limits.points"));
         for wrong in [
             "",
             "1m",

@@ -18,6 +18,7 @@ const MILLISECONDS_MAX: i64 = 9_999_999_999_999;
 pub fn put(body: &[u8]) -> Points {
     let mut points = Points::default();
     let objects = array::read::<Item>(body, &mut points);
+    points.count_large(body);
     if objects == 0 && points.refused_len() == 0 {
         points.refuse(Reason::Body, 1, "No datapoints found in content");
     }
@@ -197,6 +198,20 @@ mod tests {
             (Number::Whole(-5), None),
         ] {
             assert_eq!(time_ms(time), ms, "{time:?}");
+        }
+    }
+
+    #[test]
+    fn rounded_numbers_of_any_length_are_counted() {
+        let point =
+            |value: &str| format!(r#"{{"metric":"m","timestamp":1,"value":{value},"tags":{{"h":"a"}}}}"#);
+        for (value, rounded) in [
+            ("18446744073709551617", 1),
+            ("\"18446744073709551617\"", 1),
+            ("1.8446744073709552e19", 0),
+            ("18446744073709551616", 0),
+        ] {
+            assert_eq!(put(point(value).as_bytes()).rounded, rounded, "{value}");
         }
     }
 }

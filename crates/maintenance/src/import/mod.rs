@@ -30,6 +30,7 @@ use self::stored_files::StoredFiles;
 use self::walk::{Found, Metric};
 use crate::batches::{batches, side_by_side};
 use crate::counts::reason_of;
+use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::whisper::ImportWhisper;
@@ -97,6 +98,7 @@ struct Run<'a> {
     work: &'a Work,
     state: Mutex<State>,
     refusals: tokio::sync::Mutex<Refusals>,
+    rate: tokio::sync::Mutex<Rate>,
 }
 
 struct State {
@@ -134,8 +136,10 @@ pub(crate) async fn import_whisper(
     let slots: u64 = due.iter().map(Metric::bytes).sum::<u64>() / plumbago_whisper::POINT_BYTES as u64;
     work.progress.begin("slots", Some(slots));
     let state = Mutex::new(State { report, skipped, done });
-    let run = Run { plan, work, state, refusals: Default::default() };
-    let groups = batches(&due, GROUP_METRICS, GROUP_BYTES, Metric::bytes);
+    let rate = Rate::new(plan.rate);
+    let most = rate.step(GROUP_METRICS);
+    let run = Run { plan, work, state, refusals: Default::default(), rate: rate.into() };
+    let groups = batches(&due, most, GROUP_BYTES, Metric::bytes);
     let result = side_by_side(&groups, plan.workers, |group| run.group(group)).await;
     let State { mut report, mut skipped, .. } =
         run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -148,6 +152,7 @@ pub(crate) async fn import_whisper(
 
 impl Run<'_> {
     async fn group(&self, group: &[Metric]) -> Result<(), VerbError> {
+        self.rate.lock().await.take(group.len()).await;
         self.work.go_on()?;
         let (owned, since, now) = (group.to_vec(), self.plan.since, self.work.context.clock.now());
         let reading = tokio::task::spawn_blocking(move || {

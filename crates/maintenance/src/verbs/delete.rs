@@ -15,6 +15,7 @@ use plumbago_store::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::rate::Rate;
 use crate::select::{self, Which};
 use crate::verb::{Verb, VerbError, Work};
 
@@ -41,6 +42,8 @@ pub struct Delete {
     pub dry_run: bool,
     /// Delete however many there are.
     pub confirmed: bool,
+    /// The most metrics to delete in a second; 0 for no limit.
+    pub rate: u32,
     /// The start of the range in seconds since the epoch, inclusive. With neither start nor end the metrics are deleted
     /// whole; with an end alone the range has no start.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,11 +107,12 @@ impl Verb for Delete {
         }
         work.progress.begin("deleting", Some(answer.metrics));
         answer.metrics = 0;
+        let mut rate = Rate::new(self.rate);
         let mut directories = BTreeSet::new();
         let mut found = work.names.find(&self.which);
         let result = loop {
             let Some(names) = found.recv().await else { break Ok(()) };
-            if let Err(error) = delete_each(work, &names?, &mut answer, &mut directories).await {
+            if let Err(error) = delete_each(work, &names?, &mut rate, &mut answer, &mut directories).await {
                 break Err(error);
             }
         };
@@ -172,10 +176,12 @@ pub(crate) async fn make_durable(work: &Work) -> Result<(), VerbError> {
 async fn delete_each(
     work: &Work,
     names: &[String],
+    rate: &mut Rate,
     answer: &mut Deleted,
     directories: &mut BTreeSet<String>,
 ) -> Result<(), VerbError> {
-    for names in names.chunks(BATCH) {
+    for names in names.chunks(rate.step(BATCH)) {
+        rate.take(names.len()).await;
         work.go_on()?;
         let mut left: Vec<&str> = names.iter().map(String::as_str).collect();
         while !left.is_empty() {

@@ -26,6 +26,8 @@ pub struct ImportWhisper {
     pub since: Option<i64>,
     /// How many groups of files are read and stored at a time.
     pub workers: usize,
+    /// The most metrics to store in a second; 0 for no limit.
+    pub rate: u32,
     /// New metrics get the settings of the storage rules instead of those of their files.
     pub rules: bool,
     /// The files win a slot that is stored already.
@@ -90,6 +92,8 @@ pub struct ExportWhisper {
     pub which: Which,
     /// Files that exist are replaced.
     pub replace: bool,
+    /// The most metrics to write in a second; 0 for no limit.
+    pub rate: u32,
     /// Count what would be written and write nothing.
     pub dry_run: bool,
 }

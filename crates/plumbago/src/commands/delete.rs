@@ -27,6 +27,7 @@ Examples:
   plumbago delete --tag host=old01                delete tagged series
   plumbago delete --names obsolete.txt            delete the metrics in a list
   plumbago delete --yes '**'                      delete all metrics without tags
+  plumbago delete --rate 100 'servers.old02.**'   delete at most 100 metrics in a second
   plumbago delete --from 2024-01-15T10:30 --until 2024-01-15T11:00 'web.*.requests'
                                                   delete half an hour (UTC) of them
   plumbago delete --dry-run --until 365d 'servers.**'
@@ -51,6 +52,9 @@ pub struct DeleteArgs {
     /// Delete however many match
     #[arg(long)]
     yes: bool,
+    /// Delete at most this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +69,7 @@ pub struct DeleteArgs {
 pub fn run(args: &DeleteArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(None)?;
     let (from, until) = (args.from, args.until);
-    let delete = Delete { which, dry_run: args.dry_run, confirmed: args.yes, from, until };
+    let delete = Delete { which, dry_run: args.dry_run, confirmed: args.yes, rate: args.rate, from, until };
     let Outcome { answer, .. } = verb::carry_out(&delete, verb::load(file)?)?;
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&answer).map_err(anyhow::Error::from)?))?;

@@ -6,7 +6,9 @@ use anyhow::anyhow;
 use clap::Args;
 use plumbago_store_embedded::{HostError, RescueStep, rescue};
 use plumbago_telemetry::log;
+use serde_json::{Value, json};
 
+use super::ask::print_json;
 use super::maintain::is_held;
 use crate::config;
 use crate::error::{Exit, Failure};
@@ -23,6 +25,9 @@ pub struct RescueArgs {
     /// writes because of them
     #[arg(long)]
     pub all: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 pub const EXAMPLES: &str = "\
@@ -32,7 +37,9 @@ second copies at the next start; points in such tables are lost. Damage that a s
 
 Examples:
   plumbago repair store --dry-run       show what is damaged, and change nothing
-  plumbago repair store                 make the store open again";
+  plumbago repair store                 make the store open again
+  plumbago repair store --dry-run --json
+                                        the same for a program";
 
 /// Runs `plumbago repair store`: the embedded store, or the spool and the names beside a remote store.
 ///
@@ -47,17 +54,28 @@ pub fn run(args: &RescueArgs, file: Option<&Path>) -> Result<(), Failure> {
         let error = anyhow!("a daemon uses {}; stop it first", config.data_dir.display());
         return Err(Failure::new(Exit::Store, error));
     }
-    let mut found = 0;
+    let (mut found, mut files) = (0, Vec::new());
     for directory in ["store", "spool", "names"].map(|name| config.data_dir.join(name)) {
         let steps = rescue(&directory, args.dry_run, args.all).map_err(failure)?;
         found += steps.len();
-        print(&describe(&directory, &steps, args.dry_run))?;
+        match args.json {
+            true => files.extend(steps.iter().map(row)),
+            false => print(&describe(&directory, &steps, args.dry_run))?,
+        }
+    }
+    if args.json {
+        print_json(&json!({ "dry_run": args.dry_run, "files": files }))?;
     }
     match found {
+        0 if args.json => Ok(()),
         0 => Ok(print("no file is damaged\n")?),
         _ if args.dry_run => Err(Failure::said(Exit::Data)),
         _ => Ok(()),
     }
+}
+
+fn row(step: &RescueStep) -> Value {
+    json!({ "path": step.path.display().to_string(), "text": step.text, "changes": step.changes })
 }
 
 fn describe(directory: &Path, steps: &[RescueStep], dry_run: bool) -> String {

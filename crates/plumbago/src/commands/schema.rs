@@ -1,5 +1,7 @@
 //! `plumbago syncdb` and `plumbago schema`: the tables in Cassandra or ScyllaDB.
 
+mod json;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
@@ -15,6 +17,7 @@ use plumbago_store_cassandra::schema::{
 };
 use plumbago_store_cassandra::{CassandraStore, Config, Report, SyncPlan, parse_retention};
 
+use super::ask::print_json;
 use super::cassandra::connect;
 use crate::config;
 use crate::error::{Exit, Failure};
@@ -29,6 +32,7 @@ Examples:
                                                 the same in BigGraphite's notation
   plumbago syncdb --compression zstd            make what is missing, with smaller files (Cassandra 4.0 and
                                                 later), and print how to change tables that exist
+  plumbago syncdb --dry-run --json              the statements for a program
 
 Nothing that exists is changed or dropped. Run it from one place before the daemons start, and again when
 storage-schemas.conf has new retentions.";
@@ -38,7 +42,8 @@ Examples:
   plumbago schema                               what the server has, what is needed, and how they differ;
                                                 exit code 5 if a table cannot be used
   plumbago schema --cql > schema.cql            print the statements for an empty server; none is
-                                                contacted";
+                                                contacted
+  plumbago schema --json                        the same for a program";
 
 /// Options of `plumbago syncdb`.
 #[derive(Debug, Args)]
@@ -53,6 +58,9 @@ pub struct SyncdbArgs {
     /// How the server compresses new tables for points: lz4 or zstd. By default as the server does
     #[arg(long, value_name = "NAME")]
     compression: Option<Compression>,
+    /// Print the statements, what was made and the differences as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `plumbago schema`.
@@ -60,11 +68,14 @@ pub struct SyncdbArgs {
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub struct SchemaArgs {
     /// Print the statements for an empty server; no server is contacted
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     cql: bool,
     /// Tables for this retention; may be repeated. By default those of storage-schemas.conf
     #[arg(long, value_name = "RETENTION", value_parser = retention)]
     retention: Vec<Retention>,
+    /// Print what the server has, what is needed and the differences as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 fn retention(text: &str) -> Result<Retention, String> {
@@ -85,6 +96,9 @@ pub fn syncdb(args: &SyncdbArgs, file: Option<&Path>) -> Result<(), Failure> {
             ErrorKind::Invalid => Failure::new(Exit::Usage, error),
             _ => unreachable(&store, error),
         })?;
+        if args.json {
+            return sync_as_json(&store, &plan, &tables, args.dry_run).await;
+        }
         let intro = intro(&plan);
         if args.dry_run {
             let statements: String = plan.statements.iter().map(|s| format!("{};\n", s.cql)).collect();
@@ -116,11 +130,36 @@ pub fn schema(args: &SchemaArgs, file: Option<&Path>) -> Result<(), Failure> {
         let store = connect(&config).await?;
         let live = store.live_schema().await.map_err(|error| unreachable(&store, error))?;
         let keyspaces = [config.keyspace.clone(), config.metadata_keyspace()];
+        if args.json {
+            let report = store.check(&tables).await.map_err(|error| unreachable(&store, error))?;
+            print_json(&json::schema(&live, &keyspaces, &wanted, &report))?;
+            return exit_of(&report);
+        }
         print(&found(&live, &keyspaces, &config.contact_points.join(", ")))?;
         print(&format!("\nNeeded for the storage rules:\n{}\n", listing(&wanted)))?;
         let report = store.check(&tables).await.map_err(|error| unreachable(&store, error))?;
         verdict(&report)
     })
+}
+
+/// Creates what is missing unless it is a dry run, and prints one JSON object.
+async fn sync_as_json(
+    store: &CassandraStore,
+    plan: &SyncPlan,
+    tables: &BTreeSet<Table>,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    let mut made = Vec::new();
+    if !dry_run {
+        let mut tell = |statement: &Statement| made.push(name_of(&statement.makes));
+        store.sync(plan, &mut tell).await.map_err(|error| Failure::new(Exit::Store, error))?;
+    }
+    let report = match dry_run {
+        true => None,
+        false => Some(store.check(tables).await.map_err(|error| unreachable(store, error))?),
+    };
+    print_json(&json::sync(plan, &made, report.as_ref()))?;
+    report.as_ref().map_or(Ok(()), exit_of)
 }
 
 /// Loads the settings and returns the tables needed for the `given` retentions, or for those of the storage
@@ -248,6 +287,11 @@ fn verdict(report: &Report) -> Result<(), Failure> {
         server_name(report.server)
     );
     print(&text)?;
+    exit_of(report)
+}
+
+/// Fails with exit code 5 if a table cannot be used.
+fn exit_of(report: &Report) -> Result<(), Failure> {
     let worst = report.differences.iter().map(|difference| difference.severity).max();
     if worst == Some(Severity::Fatal) { Err(Failure::said(Exit::Data)) } else { Ok(()) }
 }

@@ -20,15 +20,16 @@ use crate::output::print;
 
 const EXAMPLES: &str = "\
 Requests come from access logs in the common or combined format (Apache, nginx, gunicorn), or from captures of tcpdump in
-the format pcap. Logs have no bodies, so their POST requests are left out; captures have them. Requests that change something
-are left out as well. Lines are those of carbon's protocol; their timestamps give the pace.
+the formats pcap and pcapng. Logs have no bodies, so their POST requests are left out; captures have them. Requests that change
+something are left out as well. Lines are those of carbon's protocol; their timestamps give the pace. Every file may be compressed
+by gzip.
 
 Capture requests with: tcpdump -i any -s 0 -w graphite.pcap dst port 80
 
 Examples:
   plumbago replay-traffic --url http://127.0.0.1:8080 /var/log/nginx/access.log
   plumbago replay-traffic --url http://127.0.0.1:8080 --speed 10 --exclude 'target=carbon\\.' graphite.pcap
-  zcat access.log.*.gz | plumbago replay-traffic --url http://127.0.0.1:8080 --speed 0 -
+  plumbago replay-traffic --url http://127.0.0.1:8080 --speed 0 access.log.2.gz access.log.1 -
   plumbago replay-traffic --carbon 127.0.0.1:2003 --shift lines.txt
 
 Exit codes: 0 done, 2 wrong command line, 4 a file cannot be read or carbon cannot be reached, 5 a request had no answer or

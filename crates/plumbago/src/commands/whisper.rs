@@ -47,6 +47,9 @@ pub struct ImportArgs {
     /// Groups of files that are read and stored at a time
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,
+    /// Store at most this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Give new metrics the settings of the storage rules instead of those of their files
     #[arg(long)]
     rules: bool,
@@ -92,6 +95,9 @@ pub struct ExportArgs {
     /// Replace files that exist
     #[arg(long)]
     replace: bool,
+    /// Write at most this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print what would be done and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -116,6 +122,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
         prefix: args.prefix.trim_matches('.').to_owned(),
         since: args.since,
         workers: args.workers,
+        rate: args.rate,
         rules: args.rules,
         overwrite: args.overwrite,
         again: args.again,
@@ -136,7 +143,8 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;
     let (which, replace, dry_run) = (args.which.which(None)?, args.replace, args.dry_run);
-    let outcome = verb::carry_out(&ExportWhisper { directory, which, replace, dry_run }, loaded)?;
+    let outcome =
+        verb::carry_out(&ExportWhisper { directory, which, replace, rate: args.rate, dry_run }, loaded)?;
     outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
 }
 

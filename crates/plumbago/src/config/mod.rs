@@ -31,7 +31,7 @@ pub use changes::{Change, changes, file_keys, is_reloadable, take, text};
 pub use data_dir::{is_used, me, shown as shown_dir};
 pub use memory::Budget;
 pub use problem::{Place, Problem, Problems};
-pub use show::effective;
+pub use show::{effective, effective_values};
 
 /// The text of `default.toml`: every key with its default and its explanation.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::strict;
 
@@ -15,6 +15,26 @@ pub fn effective(set: &Value) -> String {
     let mut out = String::new();
     section(&mut out, "", strict::all_keys(), Some(strict::defaults()), Some(set));
     out
+}
+
+/// Returns all settings with the values in effect, as nested objects. Secrets are replaced as in [`effective`].
+pub fn effective_values(set: &Value) -> Value {
+    values(strict::all_keys(), Some(strict::defaults()), Some(set))
+}
+
+fn values(keys: &Value, defaults: Option<&Value>, set: Option<&Value>) -> Value {
+    let Some(table) = keys.as_object() else { return Value::Null };
+    let mut out = Map::new();
+    for (key, inner) in table {
+        let (default, chosen) = (defaults.and_then(|v| v.get(key)), set.and_then(|v| v.get(key)));
+        if inner.is_object() {
+            out.insert(key.clone(), values(inner, default, chosen));
+        } else if let Some(value) = chosen.or(default) {
+            let shown = if is_hidden(key, value) { Value::from("***") } else { value.clone() };
+            out.insert(key.clone(), shown);
+        }
+    }
+    Value::Object(out)
 }
 
 /// Writes the keys of a section, then its subsections.
@@ -38,6 +58,10 @@ fn section(out: &mut String, path: &str, keys: &Value, defaults: Option<&Value>,
 
 /// Returns a value as TOML, or a substitute if the key (without its section) holds a secret.
 pub(super) fn shown(key: &str, value: &Value) -> String {
-    let secret = SECRETS.contains(&key) && value.as_str().is_some_and(|text| !text.is_empty());
-    if secret { "\"***\"".to_owned() } else { value.to_string() }
+    if is_hidden(key, value) { "\"***\"".to_owned() } else { value.to_string() }
+}
+
+/// Whether a value is a secret that is set.
+fn is_hidden(key: &str, value: &Value) -> bool {
+    SECRETS.contains(&key) && value.as_str().is_some_and(|text| !text.is_empty())
 }

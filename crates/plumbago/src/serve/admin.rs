@@ -90,8 +90,15 @@ impl AdminActions for Control {
         Ok(json!({ "stopping": true }))
     }
 
-    async fn replay(&self, since: i64) -> Result<Value, AdminError> {
-        let bytes = self.keeper.replay(since).map_err(|error| AdminError::Failed(format!("{error:#}")))?;
+    async fn replay(&self, since: i64, dry_run: bool) -> Result<Value, AdminError> {
+        let failed = |error: anyhow::Error| AdminError::Failed(format!("{error:#}"));
+        if dry_run {
+            let again = self.keeper.would_replay(since).await.map_err(failed)?;
+            let nodes = again.servers.iter().map(|(node, rows)| (node.to_string(), json!(rows)));
+            let nodes: serde_json::Map<String, Value> = nodes.collect();
+            return Ok(json!({ "bytes": again.bytes, "rows": again.rows, "nodes": nodes }));
+        }
+        let bytes = self.keeper.replay(since).map_err(failed)?;
         Ok(json!({ "bytes": bytes }))
     }
 

@@ -8,6 +8,7 @@ use plumbago_api::{EventLog, EventPeers, NewEvent};
 use plumbago_maintenance::events::{EventKeeper, EventsReport};
 use plumbago_maintenance::graphite::SourceEvent;
 use plumbago_maintenance::verb::VerbError;
+use plumbago_telemetry::Damage;
 
 use crate::config::Config;
 use crate::error::{Exit, Failure};
@@ -17,8 +18,16 @@ const EVENTS: &str = "events.jsonl";
 
 /// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0. `peers` are the other
 /// daemons if the store is shared.
-pub(super) fn open(config: &Config, peers: Option<Arc<dyn EventPeers>>) -> Result<Arc<EventLog>, Failure> {
-    let log = Place::of(config).open().map_err(|error| Failure::new(Exit::Store, error))?;
+pub(super) fn open(
+    config: &Config,
+    peers: Option<Arc<dyn EventPeers>>,
+    damage: &Damage,
+) -> Result<Arc<EventLog>, Failure> {
+    let place = Place::of(config);
+    let log = place.open().map_err(|error| Failure::new(Exit::Store, error))?;
+    if let Some(text) = log.damage() {
+        damage.found(&place.path, text);
+    }
     Ok(Arc::new(match peers {
         Some(peers) => log.among_peers(peers),
         None => log,

@@ -135,11 +135,11 @@ impl Files {
     }
 
     /// All files except those of the store, the spool and the journal. The position of a queue is held before the
-    /// queue itself.
+    /// queue itself, and the note of the events before the events: both may be behind.
     fn others(&self, links: &Path) -> io::Result<Vec<HeldFile>> {
         let mut names = Vec::new();
         list(&self.dir, Path::new(""), &mut names)?;
-        names.sort_by_key(|name| !name.ends_with("positions"));
+        names.sort_by_key(|name| !(name.ends_with("positions") || name.ends_with("events.note")));
         let mut held = Vec::new();
         for name in names {
             let (from, at) = (self.dir.join(&name), links.join(&name));

@@ -164,7 +164,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let (listeners, addresses) = (ingest.handle(), ingest.addresses().clone());
     let lease = core.job_lease();
     let peers = Arc::new(peers::open(config, &core.registry)?);
-    let events = events::open(config, peers::OfEvents::of(&core.keeper, &peers))?;
+    let damage = Damage::of(&core.registry);
+    let events = events::open(config, peers::OfEvents::of(&core.keeper, &peers), &damage)?;
     let work = core.work(config, Arc::clone(&lease), events::Events::open(Arc::clone(&events)));
     let mut jobs = plumbago_maintenance::jobs(&config.maintenance, &core.stores, &config.maintenance_dir());
     jobs.push((Arc::new(ApplyRulesJob(work.clone())), config.maintenance.apply_rules_every));

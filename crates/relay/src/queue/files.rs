@@ -109,24 +109,59 @@ pub(super) fn remove(dir: &Path, id: u64) -> io::Result<()> {
     }
 }
 
-/// Saves the positions up to which points were sent and from which they may be sent again. After a power cut an
-/// older version may come back, or none; points are then sent twice.
-pub(super) fn save_positions(dir: &Path, sent: Position, keep: Position) -> io::Result<()> {
-    let new = dir.join("positions.new");
-    let text = format!("sent {} {}\nkeep {} {}\n", sent.segment, sent.offset, keep.segment, keep.offset);
-    fs::write(&new, text)?;
-    fs::rename(new, dir.join(POSITIONS))
+/// What is noted of a queue beside its segments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// Everything before it was sent.
+    pub(super) sent: Position,
+    /// From here on, points may be sent again.
+    pub(super) keep: Position,
+    /// The newest segment. `None` in notes of older versions.
+    pub(super) last: Option<u64>,
 }
 
-/// The saved positions; the beginning of all if there are none, or if they cannot be read.
-pub(super) fn positions(dir: &Path) -> (Position, Position) {
-    let mut text = String::new();
-    let read = File::open(dir.join(POSITIONS)).and_then(|file| file.take(1024).read_to_string(&mut text));
-    let position = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
-        let (segment, offset) = line.split_once(' ')?;
+/// Saves the note. After a power cut an older version may come back, or none; points are then sent twice.
+pub(super) fn save(dir: &Path, sent: Position, keep: Position, last: u64) -> io::Result<()> {
+    let new = dir.join("positions.new");
+    let mut text = format!(
+        "sent {} {}\nkeep {} {}\nlast {last}\n",
+        sent.segment, sent.offset, keep.segment, keep.offset
+    );
+    text.push_str(&format!("check {:08x}\n", crc32fast::hash(text.as_bytes())));
+    fs::write(&new, text)?;
+    fs::rename(new, positions_path(dir))
+}
+
+/// Reads the note. `None` if there is none, or `Err` if it is damaged.
+pub(super) fn noted(dir: &Path) -> Result<Option<Noted>, Damaged> {
+    let mut bytes = Vec::new();
+    match File::open(positions_path(dir)).and_then(|file| file.take(1024).read_to_end(&mut bytes)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|_| Damaged)?,
+    };
+    let text = String::from_utf8(bytes).map_err(|_| Damaged)?;
+    parse(&text).map(Some).ok_or(Damaged)
+}
+
+/// The note cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+fn parse(text: &str) -> Option<Noted> {
+    let position = |line: &str, key: &str| {
+        let (segment, offset) = line.strip_prefix(key)?.strip_prefix(' ')?.split_once(' ')?;
         Some(Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? })
     };
-    let found = read.ok().and_then(|_| Some((position("sent")?, position("keep")?)));
-    found.unwrap_or_default()
+    let mut lines = text.split_inclusive('\n').map(str::trim_end);
+    let (sent, keep) = (position(lines.next()?, "sent")?, position(lines.next()?, "keep")?);
+    // Older versions wrote nothing more.
+    let Some(line) = lines.next() else { return Some(Noted { sent, keep, last: None }) };
+    let last = Some(line.strip_prefix("last ")?.parse().ok()?);
+    let check = u32::from_str_radix(lines.next()?.strip_prefix("check ")?, 16).ok()?;
+    let checked = text.get(..text.rfind("check ")?)?;
+    (crc32fast::hash(checked.as_bytes()) == check).then_some(Noted { sent, keep, last })
+}
+
+pub(super) fn positions_path(dir: &Path) -> PathBuf {
+    dir.join(POSITIONS)
 }

@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use self::files::Scanned;
+use self::files::{Noted, Scanned};
 use self::segment::Segment;
 use crate::frame::{HEADER, Header};
 
@@ -42,6 +42,8 @@ pub(crate) struct Queue {
     /// Limit on the bytes of all segments.
     bytes_max: u64,
     state: Mutex<State>,
+    /// Held while the note of the positions is written.
+    saving: Mutex<()>,
     /// Told when frames were appended.
     more: Notify,
 }
@@ -64,6 +66,10 @@ pub(crate) struct Found {
     pub(crate) waiting: u64,
     /// Bytes that are no whole frame: the end of a write that was cut off, or damage.
     pub(crate) surplus_bytes: u64,
+    /// Segments that should be there and are not.
+    pub(crate) missing: u64,
+    /// The note of what was sent is damaged, so everything in the segments is sent again.
+    pub(crate) is_note_lost: bool,
 }
 
 /// Frames that were read.
@@ -111,17 +117,34 @@ impl Queue {
     /// If the directory or a segment cannot be read.
     pub(crate) fn open(dir: &Path, bytes_max: u64) -> io::Result<(Self, Found)> {
         fs::create_dir_all(dir)?;
-        let (sent, keep) = files::positions(dir);
-        let mut state = State { sent, keep: keep.min(sent), ..State::default() };
-        let mut found = Found::default();
-        for id in files::list(dir)? {
+        let ids = files::list(dir)?;
+        let noted = files::noted(dir);
+        let is_note_lost = noted.is_err();
+        if noted == Ok(None) && !ids.is_empty() {
+            // A kill may leave it so, and nothing is lost.
+            tracing::warn!("{} has no note of what was sent; all of it is sent again", dir.display());
+        }
+        let noted = noted.unwrap_or_default().unwrap_or_default();
+        let Noted { sent, keep, last } = noted;
+        // Numbers are not used twice: what is noted as sent must not be meant of new points.
+        let next_id =
+            last.map_or(0, |last| last + 1).max(sent.segment.saturating_add(u64::from(sent.offset > 0)));
+        let mut state = State { sent, keep: keep.min(sent), next_id, ..State::default() };
+        let mut found = Found { missing: missing(noted, &ids), is_note_lost, ..Found::default() };
+        for id in ids {
             let scanned = files::scan(dir, id, sent)?;
             found.surplus_bytes += scanned.surplus;
-            state.next_id = id + 1;
+            state.next_id = state.next_id.max(id + 1);
             state.segments.push_back(Segment::from(scanned));
         }
         found.waiting = state.size().waiting;
-        let queue = Self { dir: dir.to_owned(), bytes_max, state: Mutex::new(state), more: Notify::new() };
+        let queue = Self {
+            dir: dir.to_owned(),
+            bytes_max,
+            state: Mutex::new(state),
+            saving: Mutex::default(),
+            more: Notify::new(),
+        };
         queue.remove_unneeded()?;
         Ok((queue, found))
     }
@@ -133,6 +156,9 @@ impl Queue {
         let file = files::create(&self.dir, id)?;
         state.next_id = id + 1;
         state.segments.push_back(Segment { id, ..Segment::default() });
+        drop(state);
+        // The note serves only to tell later that the file is missing.
+        let _ = self.save();
         Ok(file)
     }
 
@@ -164,6 +190,8 @@ impl Queue {
         state.keep = state.keep.max(next);
         drop(state);
         files::remove(&self.dir, oldest.id)?;
+        // On a full disk this may fail. A start before the next note then takes the file for missing.
+        let _ = self.save();
         Ok(Some(oldest.waiting()))
     }
 
@@ -238,13 +266,15 @@ impl Queue {
 
     /// Lets go of what stands before `position` and was sent, and saves the positions.
     pub(crate) fn keep_from(&self, position: Position) -> io::Result<()> {
-        let (sent, keep) = {
+        {
             let mut state = self.state();
             state.keep = state.keep.max(position.min(state.sent));
-            (state.sent, state.keep)
-        };
-        files::save_positions(&self.dir, sent, keep)?;
-        self.remove_unneeded()
+        }
+        // What was sent gives its room back even if the positions cannot be saved, as on a full disk. A start then begins at
+        // the first file that is left.
+        let saved = self.save();
+        self.remove_unneeded()?;
+        saved
     }
 
     /// When the oldest waiting points were accepted, in seconds since the epoch. `None` if no points wait.
@@ -261,6 +291,11 @@ impl Queue {
     /// Returns how much is in the files.
     pub(crate) fn size(&self) -> Size {
         self.state().size()
+    }
+
+    /// The file with the positions.
+    pub(crate) fn note(&self) -> PathBuf {
+        files::positions_path(&self.dir)
     }
 
     /// The directory.
@@ -283,6 +318,16 @@ impl Queue {
         }
     }
 
+    /// Writes the note of the positions and of the newest segment.
+    fn save(&self) -> io::Result<()> {
+        let _one_at_a_time = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sent, keep, last) = {
+            let state = self.state();
+            (state.sent, state.keep, state.next_id.saturating_sub(1))
+        };
+        files::save(&self.dir, sent, keep, last)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -300,6 +345,17 @@ impl From<Scanned> for Segment {
     fn from(scanned: Scanned) -> Self {
         Self { id: scanned.id, bytes: scanned.bytes, points: scanned.points, sent: scanned.before }
     }
+}
+
+/// How many segments are missing: those between the first that is kept and the newest.
+fn missing(noted: Noted, ids: &[u64]) -> u64 {
+    let first = match noted.last {
+        Some(_) => noted.keep.segment,
+        None => ids.first().copied().unwrap_or_default(),
+    };
+    let Some(last) = noted.last.max(ids.last().copied()) else { return 0 };
+    let present = ids.iter().filter(|id| (first..=last).contains(id)).count() as u64;
+    (last + 1).saturating_sub(first).saturating_sub(present)
 }
 
 /// The whole frames at the beginning of `bytes`, which were read at `at`.

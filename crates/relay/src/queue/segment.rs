@@ -56,8 +56,11 @@ impl SegmentWriter {
             none => none.insert(Open { file: queue.create_segment()?, bytes: 0, is_synced: true }),
         };
         if let Err(error) = open.file.write_all_at(frames, open.bytes) {
-            // Half a frame may be there now. The next one begins in a new segment.
-            self.open = None;
+            // Half a frame may be there now. If it cannot be cut off, the next one begins in a new segment. Without the cut, a
+            // full disk would get a new file with each try, and older ones would have to make room for nothing.
+            if open.file.set_len(open.bytes).is_err() {
+                self.open = None;
+            }
             return Err(error);
         }
         open.bytes += frames.len() as u64;

@@ -52,7 +52,7 @@ fn what_was_appended_is_read_in_order_and_over_a_restart() {
     drop((queue, writer));
 
     let (queue, found) = Queue::open(dir.path(), 1 << 30).unwrap();
-    assert_eq!(found, Found { waiting: 10, surplus_bytes: 0 });
+    assert_eq!(found, Found { waiting: 10, ..Found::default() });
     append(&queue, &mut SegmentWriter::default(), 1010, 1020);
     let (read, _) = drain(&queue, queue.kept());
     assert_eq!(read, (1000..1020).collect::<Vec<_>>());
@@ -88,7 +88,9 @@ fn a_torn_end_is_left_out() {
         assert_eq!(found.surplus_bytes as usize, cut - frame(0, 10).len());
         append(&queue, &mut SegmentWriter::default(), 50, 60);
         assert_eq!(drain(&queue, queue.sent()).0, (0..10).chain(50..60).collect::<Vec<_>>());
-        fs::remove_file(files::path(dir.path(), 1)).unwrap();
+        // The next round begins with the first segment only.
+        let ids = files::list(dir.path()).unwrap();
+        ids.iter().skip(1).for_each(|id| fs::remove_file(files::path(dir.path(), *id)).unwrap());
     }
 }
 
@@ -105,6 +107,60 @@ fn damage_costs_the_rest_of_its_segment_only() {
     file.write_all_at(b"?", frame(0, 10).len() as u64 + 30).unwrap();
     assert_eq!(drain(&queue, queue.sent()).0, (0..10).chain(100..120).collect::<Vec<_>>());
     assert_eq!(queue.size().waiting, 0);
+}
+
+/// Whatever happens to the files, new points are sent, and what is missing is noticed.
+#[test]
+fn missing_files_and_a_damaged_note_are_noticed() {
+    let fill = |dir: &Path| {
+        let (queue, _) = Queue::open(dir, 1 << 30).unwrap();
+        for from in 0..4 {
+            append(&queue, &mut SegmentWriter::default(), from * 10, from * 10 + 10);
+        }
+        let Next::Chunk(chunk) = queue.read(queue.sent(), 1000).unwrap() else { panic!("nothing to read") };
+        chunk.frames.iter().for_each(|frame| assert!(queue.set_sent(frame)));
+        queue.keep_from(queue.sent()).unwrap();
+    };
+    let check = |dir: &Path, missing: u64, is_note_lost: bool, sent: &[u32]| {
+        let (queue, found) = Queue::open(dir, 1 << 30).unwrap();
+        assert_eq!((found.missing, found.is_note_lost), (missing, is_note_lost));
+        append(&queue, &mut SegmentWriter::default(), 90, 93);
+        assert_eq!(drain(&queue, queue.sent()).0, [sent, &[90, 91, 92]].concat());
+    };
+    let rest: Vec<u32> = (10..40).collect();
+    for (gone, missing, left) in [
+        (vec![], 0, rest.clone()),
+        (vec![3], 1, (10..30).collect()),
+        (vec![2], 1, [(10..20).collect::<Vec<_>>(), (30..40).collect()].concat()),
+        (vec![0, 1, 2, 3], 4, vec![]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fill(dir.path());
+        gone.iter().for_each(|id| fs::remove_file(files::path(dir.path(), *id)).unwrap());
+        check(dir.path(), missing, false, &left);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fill(dir.path());
+    let note = files::positions_path(dir.path());
+    let whole = fs::read_to_string(&note).unwrap();
+    let all: Vec<u32> = (0..40).collect();
+    for harmed in [
+        whole.replacen("sent 0", "sent 9", 1),
+        whole.replacen("last 3", "last 7", 1),
+        whole[..whole.len() - 4].to_owned(),
+        whole[..10].to_owned(),
+        String::new(),
+        "\0".repeat(whole.len()),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fill(dir.path());
+        fs::write(files::positions_path(dir.path()), harmed).unwrap();
+        check(dir.path(), 0, true, &all);
+    }
+    // The form of older versions.
+    let old: String = whole.split_inclusive('\n').take(2).collect();
+    fs::write(&note, old).unwrap();
+    check(dir.path(), 0, false, &rest);
 }
 
 /// The newest segment grows behind its damage.

@@ -48,6 +48,13 @@ pub struct Chunk {
     pub(super) sums: Sums,
 }
 
+impl Chunk {
+    /// Bytes that the slices take in the queue.
+    pub fn bytes(&self) -> u64 {
+        self.sums.bytes
+    }
+}
+
 impl Shared {
     pub(super) fn next_chunk(
         &self,

@@ -218,6 +218,20 @@ impl Spool {
         self.shared.resend(&[Uuid::nil()], since_us)
     }
 
+    /// Returns the slices from `at` on that [`Spool::resend_since`] would have sent again, up to about `most_bytes`, and
+    /// changes nothing. `None` at the end. Begin at [`Position::default`], and go on at the end of each chunk.
+    ///
+    /// # Errors
+    /// [`SpoolError::Unavailable`] while the database is being opened again.
+    pub fn look_again(
+        &self,
+        since_us: i64,
+        at: Position,
+        most_bytes: usize,
+    ) -> Result<Option<ResendChunk>, SpoolError> {
+        self.shared.look_again(since_us, at, most_bytes)
+    }
+
     /// Returns the next slices to be sent again, up to about `most_bytes`. `None` when there are none, or as
     /// long as the next ones are still pending. Pass each to [`Spool::resent`] before the next call.
     ///

@@ -251,6 +251,34 @@ impl Shared {
         }
     }
 
+    /// Reads the slices from `at` on that [`Shared::resend`] would have sent again for all servers. Notes nothing.
+    pub(super) fn look_again(
+        &self,
+        since_us: i64,
+        mut at: Position,
+        most_bytes: usize,
+    ) -> Result<Option<ResendChunk>, SpoolError> {
+        loop {
+            let next = {
+                let segments = lock(&self.segments);
+                let (from, until) = segments.sent_since(self.steady_us(since_us));
+                let next = segments.first_from(at.segment.max(from));
+                let is_between = next.is_some_and(|number| (until..ARRIVED[0]).contains(&number));
+                if is_between { segments.first_from(ARRIVED[0]) } else { next }
+            };
+            let Some(segment) = next else { return Ok(None) };
+            if segment != at.segment {
+                at = Position { segment, id: None };
+            }
+            let chunk = self.read_chunk(at, most_bytes)?;
+            if !chunk.slices.is_empty() {
+                let own_timestamps = ARRIVED.contains(&segment);
+                return Ok(Some(ResendChunk { chunk, servers: Vec::new(), own_timestamps }));
+            }
+            at = chunk.end;
+        }
+    }
+
     pub(super) fn resent(&self, chunk: &ResendChunk, is_complete: bool) -> Result<(), SpoolError> {
         let mut resend = lock(&self.resend);
         resend.advance(chunk.chunk.end, is_complete);

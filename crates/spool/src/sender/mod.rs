@@ -27,6 +27,7 @@ use crate::calls::{self, Call};
 use crate::store::{SpooledStore, blocking, failed};
 
 pub use config::SenderConfig;
+pub use resend::Again;
 pub(crate) use stats::Stats;
 
 /// Approximate bytes of slices in a chunk. Decoded they take about ten times as much.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plumbago_store::{StoreError, WriteBatch};
+use plumbago_store::{RemotePoints, StoreError, WriteBatch};
+use uuid::Uuid;
 
 use crate::calls;
-use crate::queue::ResendChunk;
+use crate::queue::{Position, ResendChunk};
 use crate::sender::Sender;
 use crate::sender::deferred::by_time_and_table;
-use crate::store::{blocking, failed};
+use crate::store::{SpooledStore, blocking, failed};
 
 /// Approximate bytes of slices read in one step.
 const STEP_BYTES: usize = 256 << 10;
@@ -22,6 +23,54 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const TRIES_MAX: u32 = 3;
 /// How often the task checks for rows to send again, besides being notified.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What a replay would send again.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Again {
+    /// Bytes of these rows in the spool.
+    pub bytes: u64,
+    /// Rows in the spool.
+    pub rows: u64,
+    /// Rows by the server that keeps them; a row counts for each of its replicas. Empty if the store cannot tell.
+    pub servers: BTreeMap<Uuid, u64>,
+}
+
+impl SpooledStore {
+    /// Counts what [`SpooledStore::replay`] would send again, and changes nothing.
+    ///
+    /// # Errors
+    /// If the spool cannot be read, or the store has to be reached to tell its servers and cannot.
+    pub async fn would_replay(&self, since_us: i64) -> Result<Again, StoreError> {
+        let (mut again, mut at) = (Again::default(), Position::default());
+        loop {
+            let spool = self.spool.clone();
+            let next = blocking("read the spool", move || {
+                spool.look_again(since_us, at, STEP_BYTES).map_err(|error| failed("read the spool", error))
+            })
+            .await?;
+            let Some(chunk) = next else { return Ok(again) };
+            at = chunk.chunk.end;
+            again.bytes += chunk.chunk.bytes();
+            again.rows += chunk.chunk.slices.iter().map(|slice| u64::from(slice.rows)).sum::<u64>();
+            for (_, batch) in calls_again(&*self.remote, &chunk).0 {
+                for (server, rows) in self.remote.rows_by_server(&batch).await? {
+                    *again.servers.entry(server).or_default() += rows;
+                }
+            }
+        }
+    }
+}
+
+/// The calls for some slices, each with its timestamp, and the number of damaged slices.
+fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<(i64, WriteBatch)>, u64) {
+    let slices = &chunk.chunk.slices;
+    if chunk.own_timestamps {
+        let (calls, damaged): (BTreeMap<_, _>, u64) = by_time_and_table(slices);
+        return (calls.into_iter().map(|((at_us, _), (batch, _))| (at_us, batch)).collect(), damaged);
+    }
+    let (calls, damaged) = calls::calls(slices, remote.write_limits().slots_per_call);
+    (calls.into_iter().map(|call| (chunk.chunk.timestamp_us, call.batch)).collect(), damaged)
+}
 
 impl Sender {
     /// Sends the rows that are to be sent again, one call at a time; never returns.
@@ -52,7 +101,8 @@ impl Sender {
         })
         .await?;
         let Some(chunk) = next else { return Ok(None) };
-        let mut calls = self.calls_again(&chunk);
+        let (mut calls, damaged) = calls_again(&*self.store.remote, &chunk);
+        self.store.stats.damaged.add(damaged);
         for _ in 0..TRIES_MAX {
             calls = self.try_again(calls, &chunk).await;
             if calls.is_empty() {
@@ -65,20 +115,6 @@ impl Sender {
         })
         .await?;
         Ok(Some(is_complete))
-    }
-
-    /// The calls for some slices, each with its timestamp.
-    fn calls_again(&self, chunk: &ResendChunk) -> Vec<(i64, WriteBatch)> {
-        let slices = &chunk.chunk.slices;
-        if chunk.own_timestamps {
-            let (calls, damaged): (BTreeMap<_, _>, u64) = by_time_and_table(slices);
-            self.store.stats.damaged.add(damaged);
-            return calls.into_iter().map(|((timestamp_us, _), (batch, _))| (timestamp_us, batch)).collect();
-        }
-        let slots = self.store.remote.write_limits().slots_per_call;
-        let (calls, damaged) = calls::calls(slices, slots);
-        self.store.stats.damaged.add(damaged);
-        calls.into_iter().map(|call| (chunk.chunk.timestamp_us, call.batch)).collect()
     }
 
     /// Tries each call once, with pauses for new rows. Returns the runs that were not acknowledged.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use plumbago_kairosdb::kairos::Amount;
 use plumbago_kairosdb::names;
-use plumbago_model::Series;
 use plumbago_store::{FetchRequest, Weighted};
 
 use crate::error::{ApiError, beyond};
@@ -80,14 +79,8 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The points of a series that have a value, as times in milliseconds and values.
-pub(in crate::handler) fn points(series: &Series) -> impl Iterator<Item = (i64, f64)> + '_ {
-    let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
-    let points = series.values.iter().enumerate().map(move |(at, value)| (time(at), *value));
-    points.filter(|(_, value)| value.is_finite())
-}
-
-/// The same points, each with the sum and the number of the points behind it.
+/// The points of a series that have a value: times in milliseconds and values, each with the sum and the number of the
+/// points behind it.
 pub(in crate::handler) fn amounts(read: &Weighted) -> impl Iterator<Item = (i64, Amount)> + '_ {
     let Weighted { series, weights } = read;
     let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
@@ -145,6 +138,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use plumbago_model::Series;
+
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! The errors of the two protocols.
 
 use axum::body::Body;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde_json::json;
@@ -35,6 +35,14 @@ impl From<ApiError> for Failure {
 }
 
 impl Protocol {
+    /// Whose protocol is spoken on a path below `api.url_prefix`; `None` for all of Graphite's.
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        match path.strip_prefix("/api/")? {
+            below if below.starts_with("v1/") => Some(Self::Kairos),
+            _ => Some(Self::OpenTsdb),
+        }
+    }
+
     /// A failure in the form that the clients of the protocol know.
     pub(crate) fn failure(self, failure: &Failure) -> Response {
         let value = match self {
@@ -75,10 +83,41 @@ impl Protocol {
     }
 }
 
+/// An error of the API in the form of the path, which may begin with `url_prefix`.
+pub(crate) fn error_of_path(error: ApiError, path: &str, url_prefix: &str) -> Response {
+    match Protocol::of(path.strip_prefix(url_prefix).unwrap_or(path)) {
+        Some(protocol) => protocol.error(error),
+        None => error.into_response(),
+    }
+}
+
 /// An answer of JSON.
 pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=UTF-8"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_has_the_errors_of_its_protocol() {
+        for (path, prefix, form) in [
+            ("/api/v1/datapoints", "", "application/json; charset=UTF-8"),
+            ("/g/api/v1/metricnames", "/g", "application/json; charset=UTF-8"),
+            ("/api/put", "", "application/json; charset=UTF-8"),
+            ("/render", "", "text/plain; charset=utf-8"),
+            ("/g/api/put", "", "text/plain; charset=utf-8"),
+        ] {
+            let answer = error_of_path(ApiError::Unauthorized, path, prefix);
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+            assert_eq!(answer.headers()[CONTENT_TYPE], form, "{path}");
+        }
+        assert_eq!(Protocol::of("/api/v1/version"), Some(Protocol::Kairos));
+        assert_eq!(Protocol::of("/api/version"), Some(Protocol::OpenTsdb));
+        assert_eq!(Protocol::of("/tags"), None);
+    }
 }

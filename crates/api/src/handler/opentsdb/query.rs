@@ -7,7 +7,7 @@ use axum::response::Response;
 use hyper::{Method, StatusCode};
 use plumbago_kairosdb::opentsdb::Query;
 use plumbago_kairosdb::opentsdb::answer::{self, Column, Most};
-use plumbago_model::Series;
+use plumbago_store::Weighted;
 
 use super::find;
 use crate::blocking::on_thread;
@@ -24,8 +24,8 @@ const BUCKETS_MAX: usize = 1_000_000;
 const STEPS_MAX: u64 = 1_000_000_000;
 
 /// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its
-/// time, the downsampled point, the aggregated point, and its text.
-const POINT_COST: usize = 12;
+/// time, its sum and its count, the downsampled point, the aggregated point, and its text.
+const POINT_COST: usize = 14;
 
 /// Answers `/api/query`.
 pub(crate) async fn opentsdb_query(api: Arc<Api>, request: Request) -> Response {
@@ -44,7 +44,7 @@ async fn answered(api: &Arc<Api>, request: Request) -> Result<String, Failure> {
         reading.count(names.len())?;
         let (from, until) = query.scan(sub);
         let (from, until) = (from - 1, reading.end(until - 1));
-        let columns = reading.columns(names, from, until, |read| column(&read.series, from, until)).await?;
+        let columns = reading.columns(names, from, until, |read| column(read, from, until)).await?;
         let (text, left) = aggregated(api, &query, at, columns, most).await?;
         results.push(text);
         most = left;
@@ -91,7 +91,7 @@ async fn aggregated(
 }
 
 /// The points of a series after one time and up to another, in seconds.
-fn column(series: &Series, from: i64, until: i64) -> Column {
-    let points = reading::points(series).filter(|(ms, _)| from * 1000 < *ms && *ms <= until * 1000);
-    Column { name: series.name.to_string(), points: points.collect() }
+fn column(read: &Weighted, from: i64, until: i64) -> Column {
+    let points = reading::amounts(read).filter(|(ms, _)| from * 1000 < *ms && *ms <= until * 1000);
+    Column { name: read.series.name.to_string(), points: points.collect() }
 }

@@ -49,6 +49,12 @@ fn values_of_all_kinds() {
         br#"{"name":"m","tags":{"h":"a"},"ttl":5,"datapoints":[[1500000000001,9007199254740993]]}"#,
     );
     assert_eq!((points.cut, points.rounded, points.with_ttl), (1, 1, 1));
+    // Whole numbers beyond 64 bits count as those in texts do.
+    let points = datapoints(
+        br#"{"name":"m","tags":{"h":"a"},"datapoints":[[1000,18446744073709551617],[2000,-9223372036854775809],
+           [3000,"18446744073709551617"],[4000,1e30],[5000,36893488147419103232]]}"#,
+    );
+    assert_eq!((points.rounded, points.points().len()), (3, 5));
 }
 
 #[test]

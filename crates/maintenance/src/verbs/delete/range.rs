@@ -3,6 +3,7 @@
 use plumbago_store::{RangeReport, TimeRange};
 
 use super::{BUSY_PAUSE, Delete, Deleted, EXAMPLES_MAX, blocking, retry};
+use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
 /// Metrics that are handled together. They are held still meanwhile.
@@ -23,12 +24,13 @@ pub(super) async fn delete(
     let phase = if verb.dry_run { "counting points" } else { "deleting points" };
     work.progress.begin(phase, Some(answer.metrics));
     answer.metrics = 0;
+    let mut rate = Rate::new(verb.rate);
     let mut found = work.names.find(&verb.which);
     let mut result = Ok(());
     while let Some(names) = found.recv().await
         && result.is_ok()
     {
-        result = delete_each(work, &names?, range, verb.dry_run, &mut answer).await;
+        result = delete_each(work, &names?, range, verb.dry_run, &mut rate, &mut answer).await;
     }
     if let Some(flush) = work.stores.states.clone().filter(|_| !verb.dry_run) {
         blocking("make the deletion durable", move || flush.sync()).await?;
@@ -41,9 +43,11 @@ async fn delete_each(
     names: &[String],
     range: TimeRange,
     dry_run: bool,
+    rate: &mut Rate,
     answer: &mut Deleted,
 ) -> Result<(), VerbError> {
-    for names in names.chunks(BATCH) {
+    for names in names.chunks(rate.step(BATCH)) {
+        rate.take(names.len()).await;
         let mut left: Vec<&str> = names.iter().map(String::as_str).collect();
         for _ in 0..BUSY_TRIES {
             work.go_on()?;

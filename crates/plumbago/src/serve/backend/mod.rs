@@ -13,6 +13,7 @@ use plumbago_api::NameFinder;
 use plumbago_engine::{Engine, NameCheck};
 use plumbago_maintenance::{JobLease, NoLeases, Stores};
 use plumbago_model::{Clock, Retention};
+use plumbago_spool::sender::Again;
 use plumbago_store::{
     DirectoryStore, ErrorKind, FlushStore, MetadataStore, PointStore, ReadNotes, SchemaNeeds, SharedStore,
     SharedWindows, StageSizes, StoreError,
@@ -198,6 +199,18 @@ impl Keeper {
                 anyhow::bail!("the embedded store has no spool, so there is nothing to send again")
             }
             Self::Cassandra(cassandra) => Ok(cassandra.spooled.replay(since.saturating_mul(1_000_000))?),
+        }
+    }
+
+    /// Counts what [`Self::replay`] would send again, and changes nothing.
+    pub(super) async fn would_replay(&self, since: i64) -> anyhow::Result<Again> {
+        match self {
+            Self::Embedded(_) => {
+                anyhow::bail!("the embedded store has no spool, so there is nothing to send again")
+            }
+            Self::Cassandra(cassandra) => {
+                Ok(cassandra.spooled.would_replay(since.saturating_mul(1_000_000)).await?)
+            }
         }
     }
 
