@@ -16,8 +16,8 @@ use crate::host;
 /// daemon, which can then take the lease again.
 const TTL: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// If our clock is ahead of the servers' by more than this, no job runs, in milliseconds. It would take metrics for
-/// expired that are not, and its deletions would win over rows that others write now. Half of the usual
+/// No job runs while our clock is ahead of the servers' by more than this, in milliseconds. A job would treat metrics as
+/// expired that are not, and its deletions would win over rows that others write now. Half of the default of
 /// `maintenance.grace`.
 const AHEAD_MAX_MS: i64 = 300_000;
 
@@ -46,8 +46,8 @@ impl LeaseKeeper {
     /// daemon has it. Cancels `lost` if the lease cannot be renewed in time; the job must stop then.
     ///
     /// # Errors
-    /// If the store fails or does not answer. The lease may be taken then, but it is not renewed and expires. Also if
-    /// our clock is far ahead of the servers'.
+    /// If our clock is far ahead of the servers', or if the store fails or does not answer. In the latter cases the
+    /// lease may have been taken; it is not renewed, and expires.
     pub async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
         self.check_clock().await?;
         if !self.store.shared_features().await?.leases {
@@ -63,7 +63,7 @@ impl LeaseKeeper {
     }
 
     async fn check_clock(&self) -> Result<(), StoreError> {
-        // Before the request: so a slow answer makes no clock look ahead.
+        // Our clock is read before the request, so that a slow answer does not make it look ahead.
         let now_ms = self.clock.now_ms();
         let ahead_ms = now_ms - self.store.server_clock_ms().await?;
         if ahead_ms <= AHEAD_MAX_MS {

@@ -1,4 +1,4 @@
-//! The best of many matches.
+//! Keeps the best of many matches, and counts all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::Node;
 #[derive(Debug)]
 pub(crate) struct Best {
     results_max: usize,
-    /// The worst of them is on top.
+    /// A heap with the worst of them on top.
     heap: BinaryHeap<Reverse<Ranked>>,
     total: usize,
 }
@@ -46,12 +46,12 @@ impl Best {
         self.heap.push(Reverse(Ranked { rank, order: Reverse(self.total), node: node() }));
     }
 
-    /// Adds matches that exist but were not ranked to the total.
+    /// Adds to the total matches that were not ranked.
     pub(crate) fn add_unranked(&mut self, count: usize) {
         self.total += count;
     }
 
-    /// Whether another match of this rank would be kept.
+    /// Whether a further match of this rank would be kept.
     pub(crate) fn would_keep(&self, rank: u32) -> bool {
         self.heap.len() < self.results_max || self.heap.peek().is_some_and(|Reverse(worst)| worst.rank < rank)
     }

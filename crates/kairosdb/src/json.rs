@@ -25,7 +25,7 @@ impl<'de> Scalar<'de> {
         match self {
             Self::Text(text) => Some(text),
             Self::Number(Number::Whole(whole)) => Some(whole.to_string().into()),
-            // As queries write it, with a fraction: the tag's value 1.0 is not 1.
+            // Written with its fraction, as in queries: the tag values 1.0 and 1 differ.
             Self::Number(Number::Real(real)) => Some(serde_json::Value::from(real).to_string().into()),
             Self::Bool(is) => Some(is.to_string().into()),
             Self::Null | Self::Nested => None,

@@ -55,9 +55,9 @@ impl Order {
 /// Where the packet of the network begins in a packet of the capture.
 #[derive(Debug, Clone, Copy)]
 enum Link {
-    /// The kind of the packet stands at the first place, the packet begins at the second.
+    /// The kind of the packet is at the first offset, and the packet begins at the second.
     Typed(usize, usize),
-    /// A packet without a kind begins here.
+    /// The packet begins at this offset, and nothing says its kind.
     Untyped(usize),
 }
 
@@ -100,7 +100,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
 }
 
-/// From whom to whom: addresses and ports.
+/// The addresses and ports of the sender and the receiver.
 type Way = ([u8; 16], [u8; 16], u16, u16);
 
 /// A packet of TCP.
@@ -118,7 +118,7 @@ impl<'a> Segment<'a> {
         let (tcp, from, to) = match *packet.first()? >> 4 {
             4 => {
                 let begin = usize::from(packet[0] & 0x0f) * 4;
-                // Some captures of the sending host have no length, since the network card fills it in.
+                // In captures on the sending host the length may be missing, since the network card fills it in later.
                 let end = match usize::from(u16_at(packet, 2)?) {
                     0 => packet.len(),
                     length => length.min(packet.len()),
@@ -173,10 +173,10 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the head of the file, whose first bytes were read already.
+    /// Reads the header of the file, whose first bytes were read already.
     ///
     /// # Errors
-    /// If it is no capture, or one of a network that is not read.
+    /// If it is not a capture, or if it is one of a kind of network that is not supported.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let order = Order::of(magic).ok_or_else(|| wrong("this is no capture".to_owned()))?;
@@ -237,7 +237,7 @@ impl Capture {
     fn add(&mut self, segment: &Segment<'_>, at: f64, skipped: &mut Skipped) {
         let Segment { way, number, begins, ends, bytes } = *segment;
         if !self.streams.contains_key(&way) && self.streams.len() >= STREAMS_MAX {
-            // Connections that are between two requests are known again by the begin of the next one.
+            // A connection between two requests can be dropped: it is found again when its next request begins.
             self.streams.retain(|_, stream| stream.bytes() > 0);
             if self.streams.len() >= STREAMS_MAX {
                 *skipped.entry(reason::MISSING).or_default() += 1;
