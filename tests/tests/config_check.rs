@@ -1,4 +1,4 @@
-//! What `config check` sees of the machine, and what a start says of the same.
+//! What `config check` finds on the machine, and what a start says about the same.
 
 use std::process::{Command, Stdio};
 
@@ -57,7 +57,7 @@ fn numbers_out_of_range() {
     }
 }
 
-/// Another owner would not help, so the message does not advise to change it.
+/// Changing the owner would not help, so the message does not advise it.
 #[test]
 fn a_data_directory_on_a_disk_mounted_read_only() {
     let directory = tempfile::tempdir().unwrap();

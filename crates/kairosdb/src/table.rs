@@ -82,7 +82,7 @@ impl RowKey {
             key.push(self.kind.len() as u8);
             key.extend(self.kind.as_bytes());
         }
-        // In Java's order of texts, which compares UTF-16.
+        // In the order of Java's strings, which compares UTF-16.
         let mut tags: Vec<&(String, String)> = self.tags.iter().collect();
         tags.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
         for (tag, value) in tags {

@@ -19,7 +19,7 @@ pub(crate) struct DoneList {
 }
 
 impl DoneList {
-    /// Locks the list's file and begins.
+    /// Locks the list's file and reads it.
     ///
     /// # Errors
     /// As [`DoneList::lock`] and [`DoneList::begin`].
@@ -27,11 +27,12 @@ impl DoneList {
         Self::lock(path, verb)?.begin(made_for)
     }
 
-    /// Locks the list's file until the list is dropped. Without a file, nothing is kept. `verb` is what an error calls the
-    /// run.
+    /// Locks the list's file until the list is dropped. Without a path, nothing is kept. `verb` names the run in error
+    /// messages.
     ///
     /// # Errors
-    /// If the file cannot be written, or another run uses it: a job goes on when its command is killed.
+    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was killed, since
+    /// the job continues.
     pub(crate) fn lock(path: Option<PathBuf>, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
@@ -45,7 +46,7 @@ impl DoneList {
         Ok(list)
     }
 
-    /// Goes on with what the file has if it was made for the same options, else begins anew.
+    /// Continues with the list in the file if it was made for the same options; otherwise begins a new one.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -65,7 +65,7 @@ pub struct StatsArgs {
     json: bool,
 }
 
-/// What is printed.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Columns

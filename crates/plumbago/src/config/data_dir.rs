@@ -32,11 +32,11 @@ pub fn problem(dir: &Path) -> Option<String> {
     }
 }
 
-/// Finds limits on free space that the disk of the data directory does not keep now. Returns the key of each, and what
-/// follows: the daemon starts, but does not go on.
+/// Finds settings that demand more free space than the disk of the data directory has now. Returns the key of each, and
+/// what follows from it. Such a daemon starts, but stores no points.
 pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
     let dir = shown(&config.data_dir);
-    // A directory that does not exist will be on the disk of its nearest parent.
+    // A directory that does not exist yet will be on the disk of its nearest existing parent.
     let Some(free) = dir.ancestors().find_map(|dir| statvfs(dir).ok()).map(|disk| free_bytes(&disk)) else {
         return Vec::new();
     };

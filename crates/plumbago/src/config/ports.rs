@@ -1,5 +1,5 @@
-//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, addresses that
-//! this machine cannot open, and destinations of the relay that are ports of this process.
+//! Finds ports of this process whose addresses overlap, so that they cannot be open at the same time; addresses that
+//! cannot be opened on this machine; and destinations of the relay that are ports of this process.
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -38,8 +38,8 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
 }
 
 /// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
-/// These are warnings, because the network may not be up yet. Whether another program uses the port is not looked at: it
-/// may be the running daemon.
+/// These are warnings, because the network may not be up yet. It is not checked whether another program uses the port,
+/// because that may be the running daemon.
 pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
     let ports = listens(config).into_iter();
     ports.filter_map(|(key, listen, is_udp)| Some((key, why_unusable(listen, is_udp)?))).collect()
@@ -52,11 +52,11 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
     }
     let address = match listen.to_socket_addrs() {
         Ok(mut found) => found.next()?,
-        // The section itself reports a text that is no address.
+        // A text that is not an address is reported by the check of its section.
         Err(error) if error.kind() == ErrorKind::InvalidInput => return None,
         Err(error) => return Some(format!("{listen} has no address now: {error}; {THEN}")),
     };
-    // Another port of the same address shows whether the address is one of this machine.
+    // Opening any free port at this address shows whether the address is one of this machine.
     let is_privileged = (1..FIRST_FREE_PORT).contains(&address.port());
     let mut probe = address;
     probe.set_port(if is_privileged { address.port() } else { 0 });
@@ -104,7 +104,7 @@ fn loops(config: &Config) -> Vec<(String, String)> {
     found
 }
 
-/// The addresses of a destination, as far as they are known without a look-up.
+/// The addresses of a destination that are known without asking DNS.
 fn addresses_of(destination: &Destination) -> Vec<SocketAddr> {
     let hosts = match destination.host.parse::<IpAddr>() {
         Ok(address) => vec![address],

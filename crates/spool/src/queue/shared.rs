@@ -87,7 +87,7 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        // The start writes here, so the reason may be a full disk.
+        // A start writes here, so a full disk may be the reason.
         let segments = recover(&database, marks, clock.steady_ms())
             .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
