@@ -111,7 +111,7 @@ pub(crate) fn log(status: &SchemaStatus) {
     for problem in status.features_off.iter().chain(&status.notes) {
         tracing::warn!(
             problem,
-            "a table on the server is missing or has another form; points are stored all the same"
+            "a table on the server is missing or differs from what is expected; points are stored all the same"
         );
     }
     if status.ignores_x_files_factor {

@@ -57,14 +57,14 @@ impl Source {
         if let Ok(magic) = Magic::try_from(first.as_slice()) {
             if is_pcapng(magic) {
                 let text =
-                    "it is a capture in the format pcapng; make it one in pcap by 'editcap -F pcap IN OUT'";
+                    "it is a capture in the pcapng format; convert it to pcap with 'editcap -F pcap IN OUT'";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
             if is_pcap(magic) {
                 return Ok(Self::Capture(Box::new(Capture::new(magic, reader)?)));
             }
             if magic.starts_with(&[0x1f, 0x8b]) {
-                let text = "it is compressed; give it by 'zcat FILE | plumbago replay-traffic … -'";
+                let text = "it is compressed; pass it on with 'zcat FILE | plumbago replay-traffic … -'";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
         }

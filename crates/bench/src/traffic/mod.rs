@@ -37,13 +37,13 @@ mod reason {
     pub(super) const CHANGES: &str = "requests that change something";
     pub(super) const EXCLUDED: &str = "excluded requests";
     pub(super) const METHOD: &str = "requests that are neither GET nor POST";
-    pub(super) const NO_BODY: &str = "POST requests, whose bodies no log has";
-    pub(super) const NO_LOG: &str = "lines that are not of an access log";
-    pub(super) const NO_POINT: &str = "lines that are no points";
+    pub(super) const NO_BODY: &str = "POST requests in logs, which have no bodies";
+    pub(super) const NO_LOG: &str = "lines that are not in the format of an access log";
+    pub(super) const NO_POINT: &str = "lines that are not points";
     pub(super) const LONG: &str = "lines longer than 1 MiB";
     pub(super) const CHUNKED: &str = "requests with a body in chunks";
     pub(super) const LARGE: &str = "requests that are too large";
-    pub(super) const MISSING: &str = "connections with packets that are missing";
+    pub(super) const MISSING: &str = "connections with missing packets";
     pub(super) const CUT: &str = "captures that end within a packet";
 }
 

@@ -179,13 +179,13 @@ impl Capture {
     /// If it is not a capture, or if it is one of a kind of network that is not supported.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let order = Order::of(magic).ok_or_else(|| wrong("this is no capture".to_owned()))?;
+        let order = Order::of(magic).ok_or_else(|| wrong("it is not a capture".to_owned()))?;
         let mut head = [0; 20];
         reader.read_exact(&mut head)?;
         let kind = order.number(&head[16..]);
         let link = Link::of(kind).ok_or_else(|| {
             wrong(format!(
-                "its packets are of kind {kind}, which is not read; capture with 'tcpdump -i any -s 0'"
+                "its packets are of kind {kind}, which is not supported; capture with 'tcpdump -i any -s 0'"
             ))
         })?;
         let (streams, ready) = (HashMap::new(), VecDeque::new());

@@ -88,7 +88,7 @@ impl Replayed {
         self.failed + self.statuses.values().sum::<u64>()
     }
 
-    /// Whether every request was answered, and none with a status from 500.
+    /// Whether every request was answered, and none with a status of 500 or more.
     pub fn is_well(&self) -> bool {
         self.failed == 0 && self.statuses.keys().all(|status| *status < 500)
     }

@@ -63,7 +63,7 @@ fn creates(caches: &[&Instance], draft: &mut Draft<'_>) {
             Some(None) => {
                 return draft.set("engine.max_creates_per_minute", Value::Number(0), key.at());
             }
-            _ => return draft.error(key.at(), format!("{:?} is no number from 0 on", key.value)),
+            _ => return draft.error(key.at(), format!("{:?} is not a number of 0 or more", key.value)),
         }
         from = from.or(Some(key));
     }

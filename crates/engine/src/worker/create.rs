@@ -248,8 +248,8 @@ async fn create(
             conditions.begin(
                 UNWRITTEN,
                 format!(
-                    "new metrics cannot be written to the table of names, and writing is retried; their points are \
-                     kept, and known metrics go on: {why}"
+                    "new metrics cannot be written to the table of names; retrying. Their points are kept, and known \
+                     metrics continue: {why}"
                 ),
             );
         }

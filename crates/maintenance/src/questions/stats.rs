@@ -63,7 +63,7 @@ impl Question for Stats {
 
     fn check(&self) -> Result<(), String> {
         if self.namespaces.len() > NAMESPACES_MAX {
-            return Err(format!("there are more than {NAMESPACES_MAX} namespaces"));
+            return Err(format!("there are too many namespaces; the limit is {NAMESPACES_MAX}"));
         }
         self.patterns().map(drop)
     }
@@ -99,7 +99,7 @@ impl Stats {
     fn patterns(&self) -> Result<Vec<Pattern>, String> {
         let compile = |Namespace { name, pattern }: &Namespace| {
             Pattern::new(&format!("\\A(?:{pattern})"))
-                .map_err(|error| format!("the pattern of {name} is no regular expression: {error}"))
+                .map_err(|error| format!("the pattern of {name} is not a regular expression: {error}"))
         };
         self.namespaces.iter().map(compile).collect()
     }

@@ -49,7 +49,7 @@ pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
     short
         .map(|(key, least)| {
             let message = format!(
-                "{} must stay free on the disk of {}, and only {} are: points are not stored until there is room",
+                "{} must stay free on the disk of {}, but only {} are free; make room, or no points are stored",
                 ByteSize(least),
                 dir.display(),
                 ByteSize(free >> 20 << 20)

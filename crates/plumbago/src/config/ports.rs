@@ -46,7 +46,7 @@ pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
 }
 
 fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
-    const THEN: &str = "until this changes, the daemon does not start";
+    const THEN: &str = "until then the daemon does not start";
     if listen.is_empty() {
         return None;
     }
@@ -54,7 +54,11 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
         Ok(mut found) => found.next()?,
         // A text that is not an address is reported by the check of its section.
         Err(error) if error.kind() == ErrorKind::InvalidInput => return None,
-        Err(error) => return Some(format!("{listen} has no address now: {error}; {THEN}")),
+        Err(error) => {
+            return Some(format!(
+                "cannot find the address of {listen}: {error}; correct the name or the resolver; {THEN}"
+            ));
+        }
     };
     // Opening any free port at this address shows whether the address is one of this machine.
     let is_privileged = (1..FIRST_FREE_PORT).contains(&address.port());
@@ -64,7 +68,7 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
     match error.kind() {
         ErrorKind::AddrInUse => None,
         ErrorKind::AddrNotAvailable => Some(format!(
-            "{} is no address of this machine now; choose one, or 0.0.0.0 for all of them; {THEN}",
+            "{} is not an address of this machine now; set one that is, or 0.0.0.0 for all of them; {THEN}",
             address.ip()
         )),
         ErrorKind::PermissionDenied => Some(format!(
@@ -74,7 +78,7 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
             address.port(),
             FIRST_FREE_PORT - 1
         )),
-        _ => Some(format!("{listen} cannot be opened: {error}; {THEN}")),
+        _ => Some(format!("{listen} cannot be opened: {error}; set another address; {THEN}")),
     }
 }
 
@@ -96,7 +100,8 @@ fn loops(config: &Config) -> Vec<(String, String)> {
         let own = listeners.iter().find(|(_, listener)| addresses.iter().any(|to| reaches(*to, *listener)));
         if let Some((key, listener)) = own {
             let text = format!(
-                "{destination} is {listener} of {key}, so every point would come back and be sent again without end"
+                "{destination} is {listener} of {key}, so every point would come back and be sent again without end; \
+                 remove it"
             );
             found.push(("relay.destinations".to_owned(), text));
         }
@@ -218,7 +223,7 @@ mod tests {
         let found = unusable(&config);
         let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["ingest.udp.listen", "ingest.line.listen"]);
-        assert!(found[1].1.starts_with("192.0.2.1 is no address of this machine now"), "{found:?}");
+        assert!(found[1].1.starts_with("192.0.2.1 is not an address of this machine now"), "{found:?}");
     }
 
     #[test]
