@@ -20,7 +20,7 @@ pub(crate) enum Scalar<'de> {
 }
 
 impl<'de> Scalar<'de> {
-    /// The value as the text of a tag's value. Numbers and truth values count as their text.
+    /// The value as the text of a tag's value. Numbers and booleans become text.
     pub(crate) fn into_text(self) -> Option<Cow<'de, str>> {
         match self {
             Self::Text(text) => Some(text),
@@ -155,7 +155,7 @@ pub(crate) fn write_number(value: f64, out: &mut String) {
     }
 }
 
-/// Whether a value is `true` or the text "true". `None` if it is neither a truth value nor a text.
+/// Whether a value is `true` or the text "true". `None` if it is neither a boolean nor a text.
 pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
     match value {
         serde_json::Value::Bool(is) => Some(*is),

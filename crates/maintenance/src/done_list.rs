@@ -1,4 +1,4 @@
-//! The metrics that a run has stored, so that one that was killed goes on. The list is removed at the end of a run.
+//! The metrics that a run has stored, so that one that was killed continues. The list is removed at the end of a run.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -64,7 +64,7 @@ impl DoneList {
         Ok(Self { known: found.unwrap_or_default(), out: Some(out), ..self })
     }
 
-    /// True if it goes on with the list of a run that was cut off.
+    /// True if it continues with the list of a run that was cut off.
     pub(crate) fn goes_on(&self) -> bool {
         !self.known.is_empty()
     }

@@ -145,7 +145,7 @@ pub enum VerbError {
     )]
     Taken(String),
     /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command goes on with the rest")]
+    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
     Cancelled,
     /// A maintenance job failed.
     #[error(transparent)]
@@ -153,14 +153,14 @@ pub enum VerbError {
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// The store failed in the middle of an import. The same command goes on with the rest.
+    /// The store failed in the middle of an import. The same command continues with the rest.
     #[error(
-        "{}. What was stored until then stays; once that is put right, give the same command again: it goes on",
+        "{}. What was stored until then stays. Put that right and give the same command again: it continues",
         with_causes(.0)
     )]
     Interrupted(StoreError),
-    /// A disk has no room for the files of an import. The same command goes on with the rest.
-    #[error("the disk of {} is full: {why}. Make room and give the same command again: it goes on", path.display())]
+    /// A disk has no room for the files of an import. The same command continues with the rest.
+    #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
     DiskFull {
         /// What was to be written.
         path: PathBuf,

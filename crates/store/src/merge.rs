@@ -335,7 +335,7 @@ mod tests {
         OtherReplica { window, wins_ties: false }
     }
 
-    /// Whatever the others have, the own part and theirs merge to the whole.
+    /// Whatever the other writers have, their parts and this writer's merge to the whole.
     #[test]
     fn the_own_part_completes_the_others() {
         use Aggregation::{Average, Count, Max, Percentile, Sum};

@@ -76,7 +76,9 @@ fn check_work(metric: &Metric, points: usize) -> Result<(), String> {
     let groupings = metric.group_by.iter().map(GroupBy::cost).sum::<u64>();
     let each = groupings.saturating_add(metric.aggregators.len() as u64);
     if each.saturating_mul(points as u64) > STEPS_MAX {
-        return Err(format!("{points} points are too many for so many aggregators, groupings and bins"));
+        return Err(format!(
+            "{points} points are too many for this number of aggregators, groupings and bins"
+        ));
     }
     Ok(())
 }

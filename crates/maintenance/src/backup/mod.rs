@@ -24,7 +24,7 @@ pub trait DataFiles: Send + Sync + Debug {
     /// The data directory.
     fn dir(&self) -> &Path;
 
-    /// Bytes that must stay free on its disk, so that the journal and the store can go on.
+    /// Bytes that must stay free on its disk, so that the journal and the store can continue.
     fn min_free_bytes(&self) -> u64;
 
     /// Holds the files as they are now: what was in the journal when the call began is in them. Blocks for a moment.

@@ -84,7 +84,7 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    /// Directories so many components below `under`, "" for the top.
+    /// Directories that are `depth` components below `under` ("" for the top).
     pub(super) fn new(under: &str, depth: usize) -> Self {
         let counted = [HashMap::new(), HashMap::new()];
         Self { under: under.to_owned(), depth, counted_max: COUNTED_MAX, counted, dropped: 0 }

@@ -1,7 +1,7 @@
 //! What to ask a server for, stage by stage, and where the points of an answer go. Pure.
 //!
-//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So each stage is
-//! asked for once, from the begin of its reach until now.
+//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So there is one
+//! request for each stage, from the oldest time that the stage holds until now.
 
 use std::collections::BTreeMap;
 

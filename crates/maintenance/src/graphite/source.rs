@@ -26,7 +26,7 @@ pub struct SourceRange {
     pub from: i64,
     /// The last one.
     pub until: i64,
-    /// The time that the server is to take for now, if it can.
+    /// The time that the server should use as now, if it supports that.
     pub now: i64,
 }
 

@@ -188,7 +188,7 @@ fn take_row(
     stream: &mut Stream,
     (key, damaged, entry): (Vec<u8>, u64, Result<Entry, String>),
 ) -> Result<(), VerbError> {
-    // A row that goes on from the page before counts once.
+    // A row that continues from the page before counts once.
     let is_new = stream.last != key;
     splitter.report().rows += u64::from(is_new);
     let is_unlisted = is_new && listed.is_some_and(|listed| !listed.contains(&xxh3_64(&key)));

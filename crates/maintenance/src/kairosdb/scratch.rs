@@ -35,7 +35,7 @@ const RECORD_POINTS: usize = 1 << 16;
 
 const STATE: &str = "state.json";
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The file, the part of the token ring, or the metric.
@@ -239,7 +239,7 @@ impl Scratch {
         }
     }
 
-    /// Makes sure that a run that is killed from here on goes on at `position`.
+    /// Makes sure that a run that is killed from here on continues at `position`.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -31,9 +31,9 @@ pub struct Size {
     pub path: String,
     /// How many metrics it has.
     pub metrics: u64,
-    /// What their points take, in bytes.
+    /// The size of their points in bytes.
     pub bytes: u64,
-    /// True if the bytes are not measured: they are what full stages would take.
+    /// True if the bytes are not measured but computed, for full stages.
     pub estimated: bool,
     /// The quota that counts for the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -60,7 +60,7 @@ pub struct Deleted {
     pub directories: u64,
     /// A few of the names.
     pub examples: Vec<String>,
-    /// Nothing was deleted, because so many want a confirmation.
+    /// Nothing was deleted, because this many metrics need a confirmation.
     pub wants_confirmation: bool,
     /// Of a range: the points in it. Only a dry run counts those in the store.
     pub points: u64,

@@ -1,4 +1,4 @@
-//! What OpenTSDB's clients request to offer choices: names, tags and values, aggregators and filters.
+//! The lists from which users of OpenTSDB's clients choose: names, tags and values, aggregators and filters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
