@@ -68,8 +68,9 @@ impl Words {
         self.0.iter().any(|word| word.parts.len() > 1)
     }
 
-    /// Drops the qualities of words with dots whose other parts do not match the components above. `above` returns the
-    /// component that is the given number of levels higher.
+    /// A word with dots matches several components: its last part this one, the others those above. Drops the qualities
+    /// of such words if a part above does not match. `above` returns the component that
+    /// is the given number of levels higher.
     pub(crate) fn checked<'a>(
         &self,
         mut all: Qualities,

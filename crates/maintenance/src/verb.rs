@@ -155,7 +155,7 @@ pub enum VerbError {
     Store(#[from] StoreError),
     /// The store failed in the middle of an import. The same command continues with the rest.
     #[error(
-        "{}. What was stored until then stays. Put that right and give the same command again: it continues",
+        "{}. What was stored until then stays. Remove the cause and give the same command again: it continues",
         with_causes(.0)
     )]
     Interrupted(StoreError),
@@ -294,7 +294,7 @@ pub struct Moment {
     pub total: Option<u64>,
     /// `done` per second, since the phase began.
     pub rate: f64,
-    /// More about it, for people.
+    /// A remark on the progress, for people.
     pub note: String,
 }
 

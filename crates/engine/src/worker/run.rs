@@ -390,7 +390,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Reads late points that wait in the journal again, when memory has room. A call reads little, so that it
+    /// Reads late points back from the journal, where they wait, once memory has room. A call reads little, so that it
     /// delays no points that arrive meanwhile.
     fn read_waiting(&mut self) {
         let Some(position) = self.shard.waits_from() else { return };

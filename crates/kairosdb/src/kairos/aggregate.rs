@@ -152,7 +152,7 @@ pub struct Span<'a> {
     pub start_ms: i64,
     /// The last time or now, whichever is earlier.
     pub end_ms: i64,
-    /// The zone of calendars.
+    /// The time zone in which days, weeks, months and years begin.
     pub zone: &'a TimeZone,
     /// Maximum number of points that an aggregator may make.
     pub points_max: usize,

@@ -55,9 +55,9 @@ pub struct Held {
 pub struct HeldFile {
     /// Its path in the data directory.
     pub name: PathBuf,
-    /// Where it can be read.
+    /// The path at which its content can be read.
     pub at: PathBuf,
-    /// How much of it belongs to the moment.
+    /// How many of its bytes existed at the moment of the backup.
     pub bytes: u64,
     /// The XXH3 checksum that the content has if it is not damaged.
     pub xxh3: Option<u128>,

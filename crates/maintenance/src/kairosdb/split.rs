@@ -11,7 +11,7 @@ use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::kairosdb::ImportKairosdb;
 
-/// Points between two moments from which a killed run can continue.
+/// A killed run can continue from a position that is saved after each this many points.
 const CHECKPOINT_POINTS: u64 = 16 << 20;
 
 /// Takes points and writes them to the parts of their series.

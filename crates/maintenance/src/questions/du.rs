@@ -11,9 +11,9 @@ use crate::verb::{VerbError, Work};
 
 /// Most directories and metrics in one answer.
 const NODES_MAX: usize = 100_000;
-/// What BigGraphite takes for the size of a point in Cassandra's tables.
+/// The size of a point in Cassandra's tables, in bytes, as BigGraphite estimates it.
 pub(crate) const POINT_BYTES: u64 = 24;
-/// The directory that everything is below.
+/// The directory above all others.
 const ROOT: &str = "/";
 
 /// Measures the metrics and directories that match a glob.

@@ -192,7 +192,7 @@ fn points(sizes: &[NamespaceSize], prefix: &str, now: i64) -> String {
 
 fn send(carbon: &str, lines: &str) -> Result<(), Failure> {
     let sent = || -> anyhow::Result<()> {
-        let addresses = carbon.to_socket_addrs().context("want HOST:PORT")?;
+        let addresses = carbon.to_socket_addrs().context("cannot find its address; name it as HOST:PORT")?;
         let mut last = anyhow!("the host has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, CARBON_TIMEOUT) {

@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later ones win.
-    /// While slices are sent again, these and all later ones count too.
+    /// While slices are sent again, their segment and all later ones are included too.
     pub(super) fn readable_segments(&self, acknowledged_since_ms: i64) -> Vec<u32> {
         let resent_from = lock(&self.resend).first_needed().unwrap_or(u32::MAX);
         let segments = lock(&self.segments);
