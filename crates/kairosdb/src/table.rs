@@ -1,7 +1,7 @@
 //! The bytes of KairosDB's table `data_points`: row keys, column names and values.
 //!
-//! A row has the points of one series, one type and three weeks. Its time is read from the key and never computed:
-//! keyspaces with seconds begin rows at odd times.
+//! A row has the points of one series, one type and three weeks. Its start is read from the key and never computed,
+//! because in keyspaces with times in seconds rows begin at other times.
 
 use std::borrow::Cow;
 

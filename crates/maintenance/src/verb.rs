@@ -112,10 +112,10 @@ impl Work {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }
 
-    /// Waits until a store on other machines has all rows, or the run is to end.
+    /// Waits until a store on other machines has all rows, or until the run is cancelled.
     ///
     /// # Errors
-    /// If it does not get them.
+    /// If the store does not get the rows.
     pub(crate) async fn all_sent(&self) -> Result<(), VerbError> {
         self.progress.begin("waiting until the servers have all rows", None);
         self.histories.all_sent(self.stop()).await?;

@@ -436,7 +436,7 @@ impl Shared {
             if replicas.iter().any(|of| !of.is_empty() && !of.contains(set)) {
                 let found = datacenter::list(&replicas);
                 tracing::warn!(
-                    "a keyspace has no replicas in {set:?}, as {key} says; there are replicas in {found}"
+                    "{key} is {set:?}, but a keyspace has no replicas there; set one that has some: {found}"
                 );
             }
             return set.clone();

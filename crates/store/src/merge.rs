@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(merged(Aggregation::Min, &rows), Some((10.0, 5)));
         assert_eq!(merged(Aggregation::Max, &rows), Some((20.0, 5)));
         assert_eq!(merged(Aggregation::Last, &rows), Some((10.0, 5)));
-        // Percentiles of writers do not add up, so a replica is as full as its fullest row.
+        // Windows of percentiles cannot be added up, so the row with the most slots stands for its replica.
         assert_eq!(merged(Aggregation::Percentile(500), &rows), Some((99.0, 4)));
         assert_eq!(merged(Aggregation::Percentile(500), &rows[..2]), Some((20.0, 3)));
     }

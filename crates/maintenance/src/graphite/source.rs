@@ -35,7 +35,7 @@ pub struct SourceRange {
 pub struct SourceSeries {
     /// Its name, as it was asked for.
     pub name: String,
-    /// Seconds between two points; 0 if the answer does not tell.
+    /// Seconds between two points; 0 if the answer does not say.
     pub step: u32,
     /// Known points, in the order of time.
     pub points: Vec<(i64, f64)>,

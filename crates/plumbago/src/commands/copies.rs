@@ -47,7 +47,7 @@ struct PlanArgs {
     /// Its new name
     #[arg(value_name = "NEW")]
     to: String,
-    /// The retention of the copies, like 60s:7d,1h:1y, also of those that exist; by default that of the metrics
+    /// Retention of the metrics at NEW, like 60s:7d,1h:1y, even of those that exist; by default that of OLD
     #[arg(long, value_name = "RETENTION")]
     retention: Option<String>,
     /// Let the points of OLD win over points that NEW has stored already

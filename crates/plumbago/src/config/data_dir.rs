@@ -12,7 +12,7 @@ use plumbago_model::ByteSize;
 
 use super::{Config, StoreKind};
 
-/// Most files and directories inside the data directory that are looked at.
+/// Maximum number of files and directories inside the data directory that are checked.
 const LOOKED_AT: usize = 10_000;
 
 /// Returns why this process cannot use `dir` as its data directory, and what to do; `None` if it can. A directory
