@@ -412,7 +412,7 @@ fn schema_shows_the_server_first() {
     }
 }
 
-/// The commands whose help is looked at.
+/// The commands whose help is checked.
 const HELPS: &[&[&str]] = &[
     &[],
     &["serve"],

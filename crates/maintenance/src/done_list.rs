@@ -81,7 +81,7 @@ impl DoneList {
         written.and_then(|()| out.flush()).map_err(|error| unwritable(&self.path, &error))
     }
 
-    /// Removes the list: the run came to its end.
+    /// Removes the list, because the run is complete.
     pub(crate) fn remove(self) -> Result<(), VerbError> {
         if self.out.is_none() {
             return Ok(());

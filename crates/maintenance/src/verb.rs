@@ -133,7 +133,7 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
     async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError>;
 }
 
-/// Why a verb did not come to its end.
+/// Why a verb did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
     /// The parameters cannot be used.

@@ -2,7 +2,7 @@
 //! their files, verified and restored. `docs/formats/backup.md` describes the directory, `docs/decisions/backup.md` the
 //! reasons.
 //!
-//! Works on files only. Which files belong to one moment says [`DataFiles`], which the binary implements. Start at
+//! Works on files only. [`DataFiles`], which the binary implements, says which files belong to one moment. Start at
 //! [`take::take`] and [`restore::restore`].
 
 pub mod directory;

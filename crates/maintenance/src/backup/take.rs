@@ -18,7 +18,7 @@ use crate::verb::Tracker;
 
 /// Room for the manifest and the directories of objects.
 const SLACK_BYTES: u64 = 4 << 20;
-/// Free space is looked at after this many copied bytes.
+/// Free space is checked after this many copied bytes.
 const LOOK_AFTER_BYTES: u64 = 64 << 20;
 /// Damaged files in the answer.
 const DAMAGED_MAX: usize = 100;

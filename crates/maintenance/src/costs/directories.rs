@@ -22,7 +22,7 @@ pub struct Counts {
     pub stored_bytes: Option<u64>,
     /// Those that nobody wrote.
     pub unwritten: u64,
-    /// Those that nobody read; `None` if nobody can tell.
+    /// Those that nobody read; `None` if this is unknown.
     pub unread: Option<u64>,
     /// Those that nobody wrote and nobody read.
     pub both: Option<u64>,

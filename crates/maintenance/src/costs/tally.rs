@@ -20,7 +20,7 @@ pub(super) struct Batch {
     /// The bytes that the points of each metric take; empty if they are not measured.
     pub(super) stored: Vec<u64>,
     pub(super) unwritten: Vec<bool>,
-    /// Empty if nobody can tell.
+    /// Empty if this is unknown.
     pub(super) unread: Vec<bool>,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Position {
 /// How far a run has come.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct State {
-    /// The parameters that decide what the files hold. With others a run begins anew.
+    /// The parameters that decide what the files hold. With other parameters a run begins again.
     made_for: serde_json::Value,
     /// What was read up to here.
     pub(super) position: Position,

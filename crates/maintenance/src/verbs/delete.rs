@@ -66,7 +66,7 @@ pub struct Deleted {
     pub points: u64,
     /// Of a range: windows of coarser stages within it, as a dry run counts them.
     pub windows: u64,
-    /// Of a range: windows at its borders that were folded anew from what is left.
+    /// Of a range: windows at its borders that were folded again from what is left.
     pub folded: u64,
     /// Of a range: windows at its borders that stay as they are, because the points they were folded from have expired.
     pub kept: u64,

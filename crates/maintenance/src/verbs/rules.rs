@@ -116,7 +116,7 @@ pub struct Refused {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Applied {
-    /// Metrics that were looked at.
+    /// Metrics that were checked.
     pub metrics: u64,
     /// Metrics that changed.
     pub changed: u64,

@@ -299,7 +299,7 @@ async fn rows_that_no_reader_can_use_go() {
     assert_eq!(report.done["no_metadata"], 3);
     assert!(exists(&store, "a.broken").await);
 
-    // One creation comes to its end while the job waits to look again.
+    // One creation ends while the job waits to look again.
     let context = Context { live, settle: Duration::from_millis(300), ..context() };
     let running = tokio::spawn({
         let job = job.clone();

@@ -129,7 +129,7 @@ fn summary(done: &str, report: &CopiesReport) -> String {
         (report.copied_before, "metrics copied by the run before this one"),
         (report.changed, "copies got the retention"),
         (report.kept, "slots left as they were: the new name had them already"),
-        (report.folded, "windows folded anew from points of both"),
+        (report.folded, "windows folded again from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the new metric takes them"),
         (report.deleted, "old names deleted"),
         (report.directories, "empty directories deleted"),

@@ -191,7 +191,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
         (history.kept, "points left out: their slots were stored already"),
-        (history.folded, "windows folded anew from stored and imported points"),
+        (history.folded, "windows folded again from stored and imported points"),
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
     ];
     add_counts(&mut text, &counts);

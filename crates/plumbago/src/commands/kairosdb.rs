@@ -133,7 +133,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         (report.with_ttl, "points had a time to live, which is not kept: the storage rules decide"),
         (history.stored, "points and windows stored, in all stages"),
         (history.kept, "points and windows left out: their slots were stored already"),
-        (history.folded, "windows folded anew from stored and imported points"),
+        (history.folded, "windows folded again from stored and imported points"),
         (
             report.other_settings,
             "series existed with other settings than the rules give now, and keep theirs",

@@ -106,7 +106,7 @@ fn summary(report: &ImportStoreReport) -> String {
         (report.without_points, "metrics have no points; their names and settings are taken"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),
         (history.kept, "slots left as they were: they were stored here already"),
-        (history.folded, "windows folded anew from points of both"),
+        (history.folded, "windows folded again from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the metric takes them"),
         (report.ahead, "points ahead of now"),
     ];
