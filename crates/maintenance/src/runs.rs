@@ -94,7 +94,7 @@ pub enum RunError {
     TooMany,
     /// There is no run with this id.
     #[error(
-        "there is no job with the id {0:?}; it was of an earlier process, or others have taken its place"
+        "there is no job with the id {0:?}; it ran in an earlier process, or newer jobs have replaced it in the list"
     )]
     UnknownId(String),
 }

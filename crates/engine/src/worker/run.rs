@@ -407,7 +407,10 @@ impl ShardWorker {
             Err(error) => {
                 if self.state.throttle.pass(self.clock.now_ms()).is_some() {
                     let error: &(dyn std::error::Error + 'static) = &error;
-                    tracing::error!(error, "failed to read the journal again; late points wait there");
+                    tracing::error!(
+                        error,
+                        "cannot read late points back from the journal; they wait there, and reading is retried"
+                    );
                 }
             }
         }

@@ -107,7 +107,7 @@ pub enum BackupError {
         cause: io::Error,
     },
     /// The store or the journal cannot hold its files.
-    #[error("cannot hold the files of the data directory: {0}")]
+    #[error("cannot keep the files of the data directory in place for the backup: {0}")]
     Hold(String),
 }
 

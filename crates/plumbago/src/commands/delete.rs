@@ -92,7 +92,7 @@ fn text(answer: &Deleted, args: &DeleteArgs) -> String {
         if args.dry_run {
             text.push_str(&format!(", {points} points and {windows} windows of coarser stages"));
         }
-        text.push_str(&format!("; {folded} windows at the borders folded anew"));
+        text.push_str(&format!("; {folded} windows at the borders folded again"));
         if *kept > 0 {
             text.push_str(&format!(
                 "; {kept} windows at the borders kept as they are, because the points they were folded from have expired"

@@ -318,7 +318,7 @@ impl<'a> Daemon<'a> {
                 _ => {
                     return Err(Failure::new(
                         Exit::Internal,
-                        anyhow!("left the job {id}, which is being cancelled"),
+                        anyhow!("not waiting any longer for the job {id}, which is being cancelled"),
                     ));
                 }
             }
