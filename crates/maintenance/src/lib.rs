@@ -11,7 +11,7 @@
 //!   with which a killed run continues, `alone`, which refuses a second run, and `rate` and `pace`, which limit the load
 //!   of a run.
 //! * **Questions** ([`question`]) are what a command wants to know, one file each in [`questions`].
-//! * A daemon asks more for its web page: what rules do with names ([`tester`]) and what costs ([`costs`]).
+//! * For its web page, a daemon also uses [`tester`] (what rules do with names) and [`costs`] (what metrics cost).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion

@@ -184,7 +184,7 @@ impl Quotas {
 }
 
 impl Generation {
-    /// The account that a metric of this name counts for.
+    /// The account in which a metric of this name counts.
     pub(crate) fn account(&self, name: &str) -> Option<Arc<Account>> {
         let (position, directory) = self.rules.find(name)?;
         let mut accounts = self.lock();

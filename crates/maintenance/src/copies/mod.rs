@@ -23,7 +23,7 @@ use crate::import::name_hash;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};
 
-/// The entry of the list that says that the old name is a metric. No name has a blank.
+/// The entry of the list that says that the old name is a metric. It has a space, so it cannot be a name.
 const IS_METRIC: &str = "is metric";
 
 /// What is copied, and how.

@@ -129,7 +129,7 @@ impl Delete {
         })
     }
 
-    /// Whether the selection is one that nobody types by mistake and means.
+    /// Whether so much is selected that the command needs a confirmation.
     fn is_large(&self, metrics: u64) -> bool {
         let first = self.which.glob.as_deref().map(|glob| glob.split('.').next().unwrap_or(glob));
         let is_everything =
