@@ -55,7 +55,7 @@ pub struct QuotaUse {
     pub quota: String,
     /// The directory; `/` for everything.
     pub directory: String,
-    /// What it may have.
+    /// Its limits.
     pub limits: QuotaLimits,
     /// Nothing is refused, only counted.
     pub dry_run: bool,
