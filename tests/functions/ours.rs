@@ -1,4 +1,4 @@
-//! Evaluates with `plumbago-render`, and returns the answer in the form of the engine.
+//! Evaluates with `plumbago-render`. Returns the answer in the form that graphite-web's answers have here.
 
 use std::collections::BTreeMap;
 

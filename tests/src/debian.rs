@@ -43,7 +43,7 @@ exec chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups --no
 "#;
 
 /// systemd sorts its services into control groups below that of its own process, so it gets one that nobody else uses.
-/// Arguments: the root directory, a name for the control group, and the script to go on with.
+/// Arguments: the root directory, a name for the control group, and the script to continue with.
 const GROUP: &str = r#"
 groups=$1/sys/fs/cgroup
 mount -t cgroup2 none "$groups"

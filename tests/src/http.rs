@@ -85,7 +85,7 @@ fn try_bytes(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes())?;
-    // The server need not read a refused body to its end.
+    // A server may answer before it has read all of a body that it refuses.
     let _ = stream.write_all(body);
     read_response(&mut stream)
 }

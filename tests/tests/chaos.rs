@@ -278,7 +278,7 @@ impl Chaos {
         }
     }
 
-    /// Waits until every writer reports that nothing is acknowledged. The load goes on meanwhile, because a writer
+    /// Waits until every writer reports that nothing is acknowledged. The load continues meanwhile, because a writer
     /// without new rows cannot notice it.
     fn wait_unready(&mut self) {
         for number in 0..self.writers.len() {

@@ -1,4 +1,4 @@
-//! How long it takes until `/readyz` shows trouble, and until it shows that it is over: five seconds at most.
+//! `/readyz` shows a condition at most five seconds after it begins, and drops it at most five seconds after it ends.
 //!
 //! `PLUMBAGO_CONDITION_STEPS` sets the number of random steps, `PLUMBAGO_SEED` the seed.
 
@@ -81,10 +81,10 @@ fn a_destination_that_is_away() {
     within_limit(&daemon, "relay", true);
 }
 
-/// What the random steps begin and end.
+/// The conditions that the random steps begin and end.
 const NAMES: [&str; 4] = ["reload_failed", "relay", "future", "create_limited"];
 
-/// The ones of [`NAMES`] that hold.
+/// The conditions of [`NAMES`] that hold now.
 fn held(daemon: &Daemon) -> BTreeSet<&'static str> {
     NAMES.into_iter().filter(|name| has(daemon, name)).collect()
 }

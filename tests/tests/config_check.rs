@@ -1,4 +1,4 @@
-//! What `config check` sees of the machine, and what a start says of the same.
+//! What `config check` finds on the machine, and what a start says about the same.
 
 use std::process::{Command, Stdio};
 
@@ -18,11 +18,11 @@ fn an_address_of_another_machine() {
         let checked = setup.run(&["config", "check"]);
         assert!(checked.status.success(), "{port}: {}", checked.output);
         let line = checked.output.lines().find(|line| line.contains("warning")).unwrap_or_default();
-        assert!(line.contains(key) && line.contains("192.0.2.1 is no address of this machine"), "{line}");
+        assert!(line.contains(key) && line.contains("192.0.2.1 is not an address of this machine"), "{line}");
         let mut started = setup.launch();
         wait_until("the end", || !started.runs());
         let log = started.log();
-        assert!(log.contains("192.0.2.1 is no address of this machine"), "{log}");
+        assert!(log.contains("192.0.2.1 is not an address of this machine"), "{log}");
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains("exit code 1") && last.contains(key), "{last}");
         assert!(last.contains("an address of this machine, or 0.0.0.0 for all of them"), "{last}");

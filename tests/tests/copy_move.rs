@@ -90,7 +90,7 @@ fn a_copy_has_every_stage_with_its_counts() {
     assert_eq!((&again["copied"], &again["merged"]), (&1.into(), &1.into()), "{again}");
     check(&daemon, "web.c.x", &wanted);
 
-    // Both metrics go on in the same way: with a late point, newer ones, and a kill.
+    // Both metrics continue in the same way: with a late point, newer ones, and a kill.
     let later = slots([T0 - 500 * 60, T0 - 30 * 60, T0]);
     put(&daemon, "web.a.x", &later);
     put(&daemon, "web.c.x", &later);

@@ -133,7 +133,7 @@ impl Base {
     }
 }
 
-/// What a start came to.
+/// The outcome of a start.
 enum Outcome {
     /// The start succeeded. The fields are the numbers of points and names that are missing.
     Ready {

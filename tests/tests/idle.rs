@@ -1,4 +1,4 @@
-//! A daemon to which nothing comes rarely wakes up.
+//! A daemon that receives nothing rarely wakes up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use plumbago_tests::wait::wait_until;
 
 use crate::senders::{SECONDS, now};
 
-/// Wake-ups that are waited for.
+/// The number of wake-ups to wait for.
 const WAKES: u64 = 20;
 /// They take at least this long: an idle worker ticks ten times a second, a busy one a hundred times.
 const TIME: Duration = Duration::from_secs(1);

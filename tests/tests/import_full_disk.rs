@@ -132,7 +132,7 @@ fn child_imports_from_kairosdb() {
     let state =
         || -> Option<Value> { serde_json::from_slice(&std::fs::read(scratch.join("state.json")).ok()?).ok() };
 
-    // The temporary files would take the room that the daemon needs, so the import ends and the journal goes on.
+    // The temporary files would take the room that the daemon needs, so the import ends and the journal continues.
     let daemon = setup.start_for_commands();
     disk.leave(KEPT_FREE + 12);
     let arguments = [&command[..], &files].concat();

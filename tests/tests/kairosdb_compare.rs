@@ -85,7 +85,7 @@ impl Both {
         }
     }
 
-    /// Waits until both answer a query with so many points.
+    /// Waits until both answer a query with this many points.
     fn wait_points(&self, query: &Value, count: u64) {
         for address in [self.real.http(), self.ours.api()] {
             wait_until(&format!("{count} points of {query}"), || points_read(address, query) == Some(count));

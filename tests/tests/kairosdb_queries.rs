@@ -242,7 +242,7 @@ fn lists_versions_and_health() {
     daemon.stop_well();
 }
 
-/// Both ends of a range belong to it. Its points go from all stages, and stay away after a kill.
+/// Both ends of a range belong to it. Its points are removed from all stages, and a kill does not bring them back.
 #[test]
 fn ranges_of_time_are_deleted_for_good() {
     let setup = setup();
@@ -254,7 +254,7 @@ fn ranges_of_time_are_deleted_for_good() {
         post(daemon, "/api/v1/datapoints/delete", &query).0
     };
     let city_a = || json!({"name": "temp", "tags": {"city": "A"}});
-    // Between two seconds there is no point; nor before 1970, nor of an unknown metric.
+    // There are no points between two seconds, before 1970 or of an unknown metric.
     assert_eq!(delete(&daemon, at(60) + 1, at(60) + 999, city_a()), 204);
     assert_eq!(delete(&daemon, -5000, -1000, city_a()), 204);
     assert_eq!(delete(&daemon, at(60), at(0), json!({"name": "unknown"})), 204);
@@ -264,7 +264,7 @@ fn ranges_of_time_are_deleted_for_good() {
         assert_eq!(status, 200, "{answer}");
         answer["queries"][0]["results"][0]["values"].clone()
     };
-    // A second point in the minute of which one is deleted.
+    // A second point in the minute in which one is deleted.
     let more = json!({"name": "temp", "tags": {"city": "A", "unit": "C"}, "datapoints": [[at(59), 4]]});
     assert_eq!(post(&daemon, "/api/v1/datapoints", &more).0, 204);
     assert_eq!(values(&daemon, at(600), "A"), json!([[at(120), 1], [at(60), 2.5], [at(59), 4], [at(0), 3]]));

@@ -130,7 +130,7 @@ fn listeners_have_a_history_of_their_own() {
     assert!(!names.iter().any(|name| name.contains(".listeners.pickle.")), "{names:?}");
 }
 
-/// Each destination of the relay has the metrics that carbon-relay has of it.
+/// Each destination of the relay has the metrics that carbon-relay reports for its destinations.
 #[test]
 fn destinations_of_the_relay_have_a_history_under_carbons_names() {
     let carbon = Capture::start();
@@ -155,7 +155,7 @@ fn destinations_of_the_relay_have_a_history_under_carbons_names() {
     assert!(daemon.names().contains(&format!("{}relayMaxQueueLength", prefix(&daemon, &destination))));
 }
 
-/// The begin of the names of a destination.
+/// The prefix of a destination's metrics.
 fn prefix(daemon: &Daemon, destination: &str) -> String {
     let names = daemon.names();
     let name = names.iter().find(|name| name.contains(destination)).unwrap();

@@ -2,7 +2,7 @@
 //! to do, no point is lost, and after a restart with space the node has everything.
 //!
 //! What such a node does (5.0, `commit_failure_policy: stop` as it comes with): with a compressed commit log its writes
-//! time out, then it refuses requests as overloaded and closes its ports, while the process goes on. The plain commit
+//! time out, then it refuses requests as overloaded and closes its ports, while the process continues. The plain commit
 //! log is a mapped file, and the process dies of SIGBUS.
 
 use plumbago_cassandra_node::cql::{Consistency, Row};

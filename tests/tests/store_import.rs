@@ -143,7 +143,7 @@ fn a_killed_store_comes_with_its_journal_and_its_counts() {
     }
     assert_eq!(coarse(&daemon, "web.a.x"), windows(&wanted, HOUR));
 
-    // Both stores go on in the same way past the end of the open window, with a late point.
+    // Both stores continue in the same way past the end of the open window, with a late point.
     let later = slots([T0 - 500 * 60, T0 + 60, T0 + HOUR, T0 + 2 * HOUR]);
     wanted.extend(&later);
     for daemon in [&daemon, &there] {
@@ -212,7 +212,7 @@ fn to_cassandra_and_back() {
     let refused = middle.run(&["import-store", itself.to_str().unwrap()]);
     assert!(refused.status.code() == Some(2) && refused.output.contains("into itself"), "{}", refused.output);
 
-    // The way back, while the daemon goes on.
+    // The import back, while the daemon runs.
     let mut cql = server.connect().unwrap();
     let mut count =
         |table: &str| cql.query(&format!("SELECT * FROM {KEYSPACE}.{table}")).unwrap().iter().count();

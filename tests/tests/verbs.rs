@@ -266,7 +266,7 @@ fn answers_of_two_servers_are_compared() {
     assert!(wrong.status.code() == Some(5) && wrong.output.contains("400"), "{}", wrong.output);
 }
 
-/// Every metric is in one namespace, also as points that another carbon gets.
+/// Every metric is counted in one namespace, and the numbers can be sent as points to another carbon.
 #[test]
 fn namespaces_are_counted_and_sent() {
     let mut setup = setup();

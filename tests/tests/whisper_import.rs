@@ -303,7 +303,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     assert_eq!(slots.iter().filter_map(|slot| slot.1).collect::<Vec<f64>>(), [1.5]);
     daemon.stop_well();
 
-    // The way back, under the name that carbon without hashes gives it.
+    // And exported again, under the name that carbon gives it without hashes.
     let exported = setup.path().join("exported");
     assert_succeeds(&setup.run(&["export-whisper", exported.to_str().unwrap(), "--tag", "host=b"]));
     let file = exported.join(&hashed).with_file_name("disk_DOT_used;dc=a;host=b.wsp");

@@ -29,7 +29,7 @@ const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1s:2h,60s:2d,600s:7d\n"
 const COARSE: [(i64, i64); 2] = [(60, 3 * 3600), (600, 3 * 86_400)];
 const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "avg_zero", "count", "absmax", "absmin", "median"];
-/// Of a usual run.
+/// The number of rounds of an ordinary run.
 const SEEDS: u64 = 3;
 
 /// The raw slots of all metrics, with the last value of each slot.

@@ -313,8 +313,8 @@ impl State {
         (buffers.feed(group, active.matcher.rules.rules(), arrival, &active.limits, refuse), is_output)
     }
 
-    /// Matches a name that is not known. Returns its group, and whether one of the outputs has this name; `None` if no
-    /// rule takes it.
+    /// Matches a name that is not known yet against the rules. Returns its group, and whether one of the rules' outputs
+    /// has this same name; `None` if no rule matches.
     #[cold]
     fn learn(&mut self, name: &str, hash: u128) -> Option<(u32, bool)> {
         if self.known.is_full() {

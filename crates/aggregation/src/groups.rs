@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use crate::log::NUMBER_MAX;
 use crate::matcher::Way;
 
-/// Memory of a group besides its list.
+/// Memory of a group without its list, in bytes.
 const GROUP_BYTES: usize = 64;
 
 /// Buffers that get the same points.
@@ -33,15 +33,15 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Begins at a random number, and uses none twice for long. If damage takes the name of a group from the log, its
-    /// records then count for no buffers, rather than for those of another group.
+    /// Numbers begin at a random one and are not reused for a long time. So if damage destroys the record that names a
+    /// group, the group's other records are ignored and do not go to another group.
     pub(crate) fn new() -> Self {
         let hasher = RandomState::new();
         let first = hasher.hash_one("first") as u32 & NUMBER_MAX;
         Self { groups: Vec::new(), by_ways: HashTable::new(), first, hasher }
     }
 
-    /// Returns the place of the group with these ways, and the memory that a new one took.
+    /// Returns the position of the group with these buffers, and the memory that it takes if it is new.
     pub(crate) fn place(&mut self, ways: Vec<Way>) -> (u32, usize) {
         let Self { groups, by_ways, hasher, .. } = self;
         let hash = hasher.hash_one(&ways[..]);
@@ -72,7 +72,7 @@ impl Groups {
         self.by_ways.clear();
     }
 
-    /// All groups are named again before their next record.
+    /// From now on, each group is named again before its next record.
     pub(crate) fn forget_log(&mut self) {
         self.groups.iter_mut().for_each(|group| group.named_in = 0);
     }

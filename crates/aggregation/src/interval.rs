@@ -77,8 +77,8 @@ impl Interval {
     }
 }
 
-/// The same operations in the same order as carbon's, so that the results are equal bit by bit. Carbon sorts all values;
-/// here only the one or two that are needed are brought to their places.
+/// Does the same operations in the same order as carbon, so that the results are equal bit by bit. Carbon sorts all
+/// values; here only the one or two that are needed are selected.
 fn percentile(thousandths: u16, values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
     let rank = f64::from(thousandths) / 1000.0 * last as f64;

@@ -7,7 +7,7 @@ use plumbago_journal::{Journal, JournalError, JournalWriter};
 
 /// Where the kind of a record begins in its metric.
 const KIND_AT: u32 = 30;
-/// Tells the number of a group from that of a buffer, in values and in names.
+/// This bit is set in the number of a group and not in that of a buffer, both in values and in names.
 const GROUP: u32 = 1 << 29;
 /// Largest number of a buffer or a group. It belongs to no buffer.
 pub(crate) const NUMBER_MAX: u32 = GROUP - 1;
@@ -32,8 +32,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Parts the metric of a record into its kind and the number of a buffer or a group. The names of groups have the
-    /// kind `Group`, those of buffers the kind `Value`.
+    /// Splits the metric of a record into its kind and the number of a buffer or a group. Names of groups have the
+    /// kind `Group`, names of buffers the kind `Value`.
     pub(crate) fn of(metric: u32) -> (Self, u32) {
         let kind = match metric >> KIND_AT {
             0 if metric & GROUP != 0 => Self::Group,

@@ -81,7 +81,7 @@ impl Known {
         self.entries.insert_unique(hash as u64, entry, |entry| entry.hash as u64);
     }
 
-    /// Adds the memory of buffers and groups that only live as long as this list.
+    /// Adds the memory of buffers and groups that are dropped together with this list.
     pub(crate) fn note_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

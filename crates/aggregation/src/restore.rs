@@ -55,11 +55,11 @@ pub(crate) fn restore(journal: &Journal) -> Result<Restored, JournalError> {
     Ok(reader.end())
 }
 
-/// Folds the records of the log, in their order.
+/// Computes the open intervals from the records of the log, read in order.
 #[derive(Default)]
 pub(crate) struct Reader {
     buffers: Vec<Described>,
-    /// Senders choose the names, so this map must stand collisions.
+    /// Senders choose the names, so the hash of this map must resist forced collisions.
     places: std::collections::HashMap<String, usize>,
     /// The place of the buffer that each number stands for.
     numbers: HashMap<u32, usize>,

@@ -1,4 +1,4 @@
-//! Whatever happens, the log tells what is in memory.
+//! Whatever happens, a restart restores from the log exactly what was in memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -119,9 +119,9 @@ struct Rig {
     config: Config,
     clock: Arc<ManualClock>,
     aggregation: Option<Aggregation>,
-    /// Intervals whose value is on its way to the store.
+    /// Intervals whose value was handed over and is not confirmed yet.
     closing: Vec<Closing>,
-    /// The rules were reloaded while they are.
+    /// Whether the rules were reloaded since those values were handed over.
     is_reloaded: bool,
 }
 
@@ -372,7 +372,7 @@ fn a_log_without_groups_is_read() {
         (2 << 30 | 1, at + 10, 2.0),
         (0, at + 10, 9.0),
         (3 << 30, at + 10, 0.0),
-        // How the disk was tested.
+        // A record that was written to test the disk.
         (u32::MAX, 0, 0.0),
     ] {
         writer.point(metric, timestamp, value);

@@ -315,7 +315,7 @@ impl AdminConfig {
             problems
                 .push(format!(
                     "admin.token: needed because other machines can reach {}: set 16 or more characters that nobody can \
-                     guess, or let admin.listen be an address of this machine only, like 127.0.0.1:8081",
+                     guess, or set admin.listen to an address that only this machine reaches, like 127.0.0.1:8081",
                     self.listen
                 ));
         }

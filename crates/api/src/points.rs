@@ -17,8 +17,8 @@ pub trait PointWriter: Send + Sync + Debug {
     /// If not all points were taken; the client has to send them again.
     async fn write(&self, points: Points, bytes: usize) -> Result<(), NotTaken>;
 
-    /// Deletes series whole: their points, names and tags. With a range of time, in seconds since the epoch and without
-    /// its end, only the points in it. Names that are unknown are ignored.
+    /// Deletes whole series: their points, names and tags. With a range of time (seconds since the epoch, end
+    /// excluded) it deletes only the points in it. Unknown names are ignored.
     ///
     /// # Errors
     ///

@@ -185,7 +185,7 @@ where
     methods_of((MethodFilter::GET.or(MethodFilter::POST), ALLOWED), None, api, meter, handler)
 }
 
-/// Like [`methods`], with errors in the form of a protocol.
+/// Like [`methods`], but answers errors in the form that the clients of the protocol know.
 fn spoken<H, F>(protocol: Protocol, api: &Arc<Api>, meter: Meter, handler: H) -> MethodRouter
 where
     H: Fn(Arc<Api>, Request) -> F + Clone + Send + Sync + 'static,

@@ -36,7 +36,7 @@ pub struct RuleTexts {
 /// The limits of a trial of rules or of another pass over all metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrialLimits {
-    /// Maximum number of metrics that are looked at.
+    /// Maximum number of metrics that are checked.
     pub metrics_max: u64,
     /// How long it may look at them.
     pub time: Duration,

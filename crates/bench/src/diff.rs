@@ -48,8 +48,8 @@ impl Side {
     }
 }
 
-/// Divides the address of a server into `HOST:PORT` and the path that stands before `/render`, which is empty or begins
-/// with a slash.
+/// Splits the address of a server into `HOST:PORT` and the path before `/render`, which is empty or begins with a
+/// slash.
 pub(crate) fn split(url: &str) -> Result<(String, String), String> {
     let rest = match url.split_once("://") {
         Some(("http", rest)) => rest,

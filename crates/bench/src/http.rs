@@ -37,7 +37,7 @@ impl Client {
         Self::with_timeout(address, TIMEOUT)
     }
 
-    /// A client for `host:port` that waits so long for an answer.
+    /// A client for `host:port` that waits at most this long for an answer.
     pub fn with_timeout(address: &str, timeout: Duration) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(timeout))
@@ -84,7 +84,7 @@ impl Client {
         read(url, request.send(json))
     }
 
-    /// Posts a body of this type to a path with its query.
+    /// Sends a POST with a body of this content type. `path` includes the query.
     ///
     /// # Errors
     /// As [`Client::get`].

@@ -17,7 +17,8 @@ pub trait RowTimestamps: Send + Sync + Debug {
 }
 
 impl Member {
-    /// Compares the clocks every few seconds, and notes whether ours are ahead, for the condition. Never returns.
+    /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is ahead. Never
+    /// returns.
     pub(crate) async fn compare_clocks(self) {
         loop {
             // Before the request: so a slow answer makes no clock look ahead.

@@ -34,8 +34,8 @@ impl Member {
     /// are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        // Restarts that the store has noticed so far may only be first connections that failed. Those that this data
-        // directory knows are real.
+        // What the store has taken for restarts so far may only be first connections that failed. The restarts that the
+        // data directory knows of are real.
         self.set_handled_returns(self.store().names_restarts());
         let mut follower = Follower::new(self, local);
         loop {

@@ -49,8 +49,8 @@ impl LeaseKeeper {
     /// servers'; the job must stop then.
     ///
     /// # Errors
-    /// If the store fails or does not answer. The lease may be taken then, but it is not renewed and expires. Also if
-    /// our clock is far ahead of the servers'.
+    /// If our clock is far ahead of the servers', or if the store fails or does not answer. In the latter cases the
+    /// lease may have been taken; it is not renewed, and expires.
     pub async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
         let clocks = Clocks::compare(&self.store, &self.clock).await?;
         let lease = match self.store.shared_features().await?.leases {

@@ -2,8 +2,8 @@
 //! and follows what other daemons create and delete.
 //!
 //! Must not know: CQL, HTTP routes, the binary. It uses the traits of `plumbago_store`, above all
-//! [`SharedStore`](plumbago_store::SharedStore), and two traits of its own, [`LocalMetrics`] and [`Outbox`].
-//! So its tests can run in memory.
+//! [`SharedStore`](plumbago_store::SharedStore), and three traits of its own, [`LocalMetrics`], [`Outbox`] and
+//! [`RowTimestamps`]. So its tests can run in memory.
 //!
 //! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names:
 //! `load` reads all of them, `follow` the changes, and `scan` says what is read again. `resend` sends rows again that a

@@ -48,7 +48,7 @@ pub trait Outbox: Send + Sync + Debug {
     /// If the local disk fails. The caller should retry after a transient error only.
     fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError>;
 
-    /// Lets retained rows expire as if the time were `until_ms` (milliseconds of the steady clock). Others are kept
+    /// Lets retained rows expire as if the time were `until_ms` (milliseconds of the steady clock). Younger ones are kept
     /// until a later call.
     fn release(&self, until_ms: i64);
 

@@ -93,10 +93,10 @@ struct Inner {
     made_at: i64,
     watched: Watched,
     pace: Pace,
-    /// The count of returns ([`Member::returns`]) whose lost names were created again.
+    /// How many of the returns that [`Member::returns`] counts have had their lost names created again.
     handled_returns: AtomicU64,
-    /// Number of restarts of servers that were noticed, also of those that happened while this daemon was down, and of
-    /// tables that were made again.
+    /// Number of restarts of servers that were noticed, including those while this daemon was down, plus the number of
+    /// times that tables were made again.
     restarts: AtomicU64,
 }
 
@@ -252,7 +252,7 @@ impl Member {
         loop {
             let status = self.0.schema.wait_for_change(self.store()).await;
             if self.0.schema.take_had_fatal() {
-                // Tables that are made again lack the names, as a server that has lost them.
+                // Tables that were made again lack the names, just like a server that has lost them.
                 self.note_restart();
             }
             match self.accept(&status).await {
@@ -325,8 +325,8 @@ impl Member {
         self.returns() != self.handled_returns()
     }
 
-    /// How often names may have been lost: by restarts that the store has noticed, by those that happened while nobody
-    /// watched, and with tables. Only grows; one restart may count twice.
+    /// How often names may have been lost: by restarts that the store has noticed, by restarts while this daemon was
+    /// not running, and with tables. Only grows; one restart may count twice.
     pub(crate) fn returns(&self) -> u64 {
         self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }

@@ -129,7 +129,7 @@ impl Names {
     }
 
     /// Returns a page of names from the server; they are in the copy already. Returns `None` if the first
-    /// start goes on without the server. Points are accepted then, and the names are loaded once the server
+    /// start continues without the server. Points are accepted then, and the names are loaded once the server
     /// answers.
     async fn page_from_server(&self, is_first: bool, limit: usize) -> Result<Option<MetaPage>, StoreError> {
         if self.0.gave_up.load(Ordering::Acquire) {

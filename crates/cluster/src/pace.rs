@@ -33,7 +33,7 @@ impl Pace {
         Self(Mutex::new(Instant::now()))
     }
 
-    /// Waits until the requests for so many names may be sent.
+    /// Waits until the requests for this many names may be sent.
     pub(crate) async fn wait(&self, names: usize, work: Work) {
         let requests = u32::try_from(names).unwrap_or(u32::MAX).saturating_mul(work as u32);
         let start = {

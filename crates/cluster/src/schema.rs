@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 /// How often the schema is checked while tables cannot be used: an operator may run `syncdb` meanwhile.
 const CHECK_TABLES: Duration = Duration::from_secs(3);
-/// How often the schema is checked while only a feature is off, and how often the commit log is looked at otherwise: an
-/// operator may have switched it off.
+/// How often the schema is checked while only a feature is off. While nothing is wrong, how often it is read whether the
+/// keyspaces have a commit log, which an operator may switch off.
 const CHECK_REST: Duration = Duration::from_secs(60);
 
 /// The result of the last check, and what to check.
@@ -48,8 +48,8 @@ impl SchemaCheck {
             }
             last_check = Instant::now();
             if !is_broken && before.features_off.is_empty() {
-                // Not the whole schema, unless a keyspace is gone: a server whose schema is behind must not stop what
-                // works.
+                // The whole schema is read only if a keyspace is gone. Otherwise a server whose schema is out of date
+                // would stop what works.
                 match store.keeps_commit_log().await {
                     Ok(None) => {}
                     Ok(Some(keeps)) if keeps != before.keeps_commit_log => {
@@ -64,7 +64,7 @@ impl SchemaCheck {
             }
             match self.check(store).await {
                 Ok(now) if !now.fatal.is_empty() => {}
-                // Rights that the role lacks are not part of the schema, so such tables stay refused.
+                // A missing right does not show in the schema, so such tables stay refused.
                 Ok(now) if !is_changed(&before, &now) && (refused.is_empty() || is_refused(store)) => {}
                 Ok(now) => return now,
                 Err(error) => tracing::debug!(%error, "cannot check the schema, trying again"),
@@ -72,7 +72,7 @@ impl SchemaCheck {
         }
     }
 
-    /// The status with another state of the commit log.
+    /// The same status with a new state of the commit log.
     fn set_log(&self, before: SchemaStatus, keeps_commit_log: bool) -> SchemaStatus {
         let now = SchemaStatus { keeps_commit_log, ..before };
         *self.lock() = now.clone();
@@ -111,7 +111,7 @@ pub(crate) fn log(status: &SchemaStatus) {
     for problem in status.features_off.iter().chain(&status.notes) {
         tracing::warn!(
             problem,
-            "a table on the server is missing or has another form; points are stored all the same"
+            "a table on the server is missing or differs from what is expected; points are stored all the same"
         );
     }
     if status.ignores_x_files_factor {

@@ -33,12 +33,12 @@ pub struct WriterFile {
 pub struct FormerWriter {
     /// The replica id and the writer ids.
     pub identity: WriterIdentity,
-    /// Rows up to this timestamp (microseconds since the epoch) carry it. All rows until
-    /// [`WriterFile::set_former_until`].
+    /// Rows up to this timestamp (microseconds since the epoch) carry this identity. Until
+    /// [`WriterFile::set_former_until`] is called, all rows do.
     pub until_us: i64,
 }
 
-/// The time of a [`FormerWriter`] as long as the spool was not opened since the present id was drawn.
+/// The `until_us` of a [`FormerWriter`] until the spool is first opened after the present id was drawn.
 const UNKNOWN_US: i64 = i64::MAX;
 
 impl WriterFile {
@@ -97,7 +97,7 @@ impl WriterFile {
         Ok(Some(writer.identity))
     }
 
-    /// Makes the next start draw another writer id, wherever the original of the file in `dir` is.
+    /// Makes the next start draw another writer id, even if the original of the file in `dir` is not found.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -108,7 +108,7 @@ impl WriterFile {
             text => text?,
         };
         match Saved::parse(&text) {
-            // Not removed: the rows in the spool keep their id.
+            // The file is not removed, because the rows in the spool keep the id in it.
             Some(saved) => saved.writer(path).save_for(NO_INODE, Path::new("")),
             None => fs::remove_file(path),
         }
@@ -159,7 +159,7 @@ impl WriterFile {
     }
 
     fn save(&self) -> io::Result<()> {
-        // The inode tells this file from a copy of it, which has another one.
+        // A copy of the file has another inode, so the inode shows whether this is the original.
         replace(&self.path, |file| self.write(file, file.metadata()?.ino(), &self.path))
     }
 
@@ -265,7 +265,7 @@ mod tests {
         let copy = tempfile::tempdir().unwrap();
         fs::copy(dir.path().join(FILE), copy.path().join(FILE)).unwrap();
         let former = |until_us| Some(FormerWriter { identity: first.identity, until_us });
-        // A process that ends before it has opened the spool changes nothing.
+        // Nothing changes if a process ends before it has opened the spool.
         assert_eq!(WriterFile::load(copy.path(), 1).unwrap().former, former(UNKNOWN_US));
         let mut second = WriterFile::load(copy.path(), 1).unwrap();
         second.set_former_until(7).unwrap();

@@ -332,7 +332,7 @@ async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
     server.schema.lock().unwrap().features.leases = false;
     assert!(a.take("clean", &lost).await.unwrap(), "without leases every daemon runs the job");
 
-    // A job of a daemon whose clock is far ahead would delete what is not old.
+    // A job of a daemon whose clock is far ahead would delete what is not old yet.
     clock.jump(86_400);
     let refused = a.take("clean", &lost).await.unwrap_err();
     assert!(refused.to_string().contains("86400 s ahead"), "{refused:?}");

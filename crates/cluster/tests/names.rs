@@ -16,7 +16,7 @@ use plumbago_store::{MetadataStore, MetricMeta};
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// Lets the clocks of the server and of daemons go on with the clock of tokio.
+/// Lets the clocks of the server and of daemons continue with the clock of tokio.
 fn run_clocks(server: &Arc<Server>, clocks: &[Arc<ManualClock>]) {
     let (server, clocks) = (Arc::clone(server), clocks.to_vec());
     tokio::spawn(async move {

@@ -160,7 +160,7 @@ fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
             "cassandra" => {}
             "elasticsearch" => draft.no_equivalent(
                 at,
-                "names are kept in Cassandra; plumbago import-names creates those that are only in Elasticsearch",
+                "names are kept in Cassandra; `plumbago import-names` creates those that only Elasticsearch has",
             ),
             other => draft.no_equivalent(at, format!("there is no driver {other}")),
         },

@@ -231,7 +231,7 @@ fn go_carbon_becomes_one_daemon() {
     }
 }
 
-/// A limit of no creations is not the same as no limit, which is a 0 of ours.
+/// Carbon's limit of 0 means no creations, while ours means no limit.
 #[test]
 fn a_limit_of_no_creations_is_kept() {
     for (path, text, expected) in [

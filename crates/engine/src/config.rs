@@ -5,7 +5,7 @@ use std::time::Duration;
 use plumbago_model::units::{ByteSize, Period};
 use serde::Deserialize;
 
-/// Most shards. Each is a thread with queues of its own.
+/// The maximum number of shards. Each has a thread and queues of its own.
 const SHARDS_MAX: usize = 1024;
 
 /// Settings of the engine: section `[engine]`.

@@ -7,15 +7,15 @@
 //! * `worker`: the threads that run the shards, and the queues between them.
 //! * `late`: rows of late points, and windows folded again from the store.
 //! * `read`: series from heads, store and peers.
-//! * `quotas`: what the metrics below a directory may take, and take.
-//! * `import`: the history of metrics from another program, stored beside the points that they get meanwhile.
+//! * `quotas`: limits on the metrics below a directory, and how much of them is used.
+//! * `import`: the history of metrics from another program, stored while they get points.
 //! * `change`: metrics get other settings; `change/stages.rs` fills their new stages.
-//! * `copy`: metrics get other names (`copy/read.rs`, `copy/snapshot.rs`), and what they have, for another store
+//! * `copy`: metrics get other names (`copy/read.rs`, `copy/snapshot.rs`); reads their histories for another store
 //!   (`copy/stored.rs`).
 //! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
 //!
-//! Must not know: protocols, HTTP, concrete stores.
+//! Must not know: protocols, HTTP, concrete stores. Start at [`Engine`].
 
 #[doc(hidden)]
 pub mod bench;

@@ -88,7 +88,7 @@ pub(crate) struct Sample {
     pub(crate) queued: u64,
 }
 
-/// What takes memory of the engine, counted since the start.
+/// Counts, since the start, of what takes memory in the engine. Equal counts mean that nothing has happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Points that were received.
@@ -109,8 +109,8 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// Whether memory must be measured now. It is measured at once when something has happened, while something is
-    /// refused or paused, and otherwise now and then: requests take memory too.
+    /// Whether memory must be measured now. It is if something has happened or if something is refused or paused.
+    /// Otherwise it is now and then, because requests take memory too.
     pub(crate) fn needs_measurement(&mut self, ceiling: &Ceiling, now: Progress) -> bool {
         let is_quiet = std::mem::replace(&mut self.before, now) == now && !ceiling.full && !ceiling.paused;
         self.left_out = if is_quiet { (self.left_out + 1) % QUIET_ROUNDS } else { 0 };

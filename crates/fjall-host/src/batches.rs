@@ -267,7 +267,7 @@ mod tests {
         }
     }
 
-    /// What a full disk does is done here by a directory in the place of the new log.
+    /// A directory in the place of the new log makes writing fail, as a full disk would.
     #[test]
     fn a_log_that_cannot_be_replaced_leaves_no_copy() {
         let dir = tempfile::tempdir().unwrap();

@@ -150,7 +150,7 @@ pub(crate) fn text(error: &Error) -> String {
     }
 }
 
-/// The message of an I/O error. For a full disk, with what to do.
+/// The message of an I/O error. For a full disk it also says what to do.
 fn advised(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -49,7 +49,7 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     match open_and_mend(settings, &mut found) {
         Ok((database, repaired)) => Ok(Opened { database, repaired, found }),
         Err(error) => {
-            // The next attempt does not find what this one has mended.
+            // Logged now, because the next attempt does not find what this one has mended.
             for Mended { path, text } in &found {
                 tracing::error!(file = %path.display(), "damaged data: {text}");
             }
@@ -58,7 +58,7 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     }
 }
 
-/// Opens the database, and adds what was skipped or mended to `found`, even if opening fails later.
+/// Opens the database. Adds to `found` what was skipped or mended, even if opening fails after that.
 fn open_and_mend(
     settings: &Settings,
     found: &mut Vec<Mended>,
@@ -98,8 +98,8 @@ fn finish_deletions(dir: &Path) -> Result<(), HostError> {
     deletion::finish(dir)
 }
 
-/// Takes damaged batches out of the logs, adds them to `found`, and rewrites the newest log. All of this under the lock
-/// of the database, because another process could be writing to it.
+/// Removes damaged batches from the logs, adds them to `found`, and rewrites the newest log. It holds the lock of the
+/// database meanwhile, because another process could be writing to it.
 fn write_logs_anew(dir: &Path, found: &mut Vec<Mended>) -> Result<(), HostError> {
     let _lock = lock_database(dir)?;
     let failed = |cause| HostError::io(dir, "write anew the newest log of", cause);

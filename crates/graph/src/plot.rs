@@ -16,7 +16,7 @@ use crate::time_axis::Ticks;
 /// Maximum number of points of all lines of a picture, after thinning.
 const POINTS_MAX: usize = 2_000_000;
 
-/// Maximum number of pixels of lines in a picture, areas included in part. Painting so many takes about ten
+/// Maximum number of pixels of lines in a picture; areas count in part. Painting this many takes about ten
 /// seconds.
 const INK_MAX: f64 = 20e6;
 

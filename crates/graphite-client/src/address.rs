@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-/// Divides an address like `http://name:password@host/path` into the address without its user, and the user, if it
+/// Splits an address like `http://name:password@host/path` into the address without its user, and the user, if it
 /// has one.
 ///
 /// # Errors

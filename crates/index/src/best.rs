@@ -1,4 +1,4 @@
-//! The best of many matches.
+//! Keeps the best of many matches, and counts all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::Node;
 #[derive(Debug)]
 pub(crate) struct Best {
     results_max: usize,
-    /// The worst of them is on top.
+    /// A heap with the worst of them on top.
     heap: BinaryHeap<Reverse<Ranked>>,
     total: usize,
     /// Only matches with a higher rank are kept.
@@ -60,7 +60,7 @@ impl Best {
         self.total
     }
 
-    /// Adds matches that exist but were not ranked to the total.
+    /// Adds to the total matches that were not ranked.
     pub(crate) fn add_unranked(&mut self, count: usize) {
         self.total += count;
     }

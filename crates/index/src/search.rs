@@ -152,7 +152,7 @@ impl Index {
         }
     }
 
-    /// Searches the tree. Returns whether `visits` did not suffice.
+    /// Searches the tree. Returns true if it ended early, because `visits` were used up.
     fn search_tree(&self, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
         let mut search = TreeSearch::new(words, best);
         let mut sweep = Sweep::new(&self.trie(), "", search.start());

@@ -184,7 +184,7 @@ mod tests {
             assert!(trie.insert(name.as_bytes()));
         }
         assert_eq!(swept(&mut trie, |_, _| {}), names);
-        // New names move arrays; removed ones give their numbers to others.
+        // New names may move arrays, and the numbers of removed names are reused.
         let found = swept(&mut trie, |trie, round| {
             trie.insert(format!("a.{}.new{round}.y", round % 4).as_bytes());
             trie.remove(format!("a.{}.new{}.y", (round - 1) % 4, round - 1).as_bytes());

@@ -51,7 +51,7 @@ pub(crate) fn sources(log: &Log, position: Position) -> Vec<Source> {
 ///
 /// # Errors
 ///
-/// `Failed` if a file cannot be read. Damaged frames are no error.
+/// `Failed` if a file cannot be read. Damaged frames are not an error.
 pub(crate) fn read(
     sources: &[Source],
     position: Position,

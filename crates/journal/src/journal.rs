@@ -28,7 +28,7 @@ impl Journal {
     ///
     /// `Locked` if another process has the journal open, `Format` if a newer version has written it,
     /// `Corrupt` if a journal of format 1 is damaged, `Unavailable` if the disk is full, `Failed` for any other
-    /// failure. Damaged frames are no error: [`Journal::replay`] skips them.
+    /// failure. Damaged frames are not an error: [`Journal::replay`] skips them.
     pub fn open(
         dir: &Path,
         config: Config,

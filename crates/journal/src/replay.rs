@@ -50,7 +50,7 @@ pub(crate) struct Source {
 ///
 /// # Errors
 ///
-/// `Failed` if a file cannot be read. Damaged frames are no error.
+/// `Failed` if a file cannot be read. Damaged frames are not an error.
 pub(crate) fn replay(
     mut sources: Vec<Source>,
     metrics: &Metrics,

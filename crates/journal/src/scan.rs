@@ -60,7 +60,7 @@ impl Scan {
 ///
 /// # Errors
 ///
-/// If the file cannot be read. Damaged frames are no error.
+/// If the file cannot be read. Damaged frames are not an error.
 pub(crate) fn scan(file: &File, segment: u32, from: u64) -> io::Result<Scan> {
     let mut reader = FrameReader::new(file, segment)?;
     let mut scan = Scan::default();

@@ -245,8 +245,8 @@ impl Shared {
                 if let Some(suppressed) = self.refusals.pass(self.clock.now_ms()) {
                     tracing::error!(
                         dir = %self.dir.display(), %error, suppressed,
-                        "after a failed sync the journal cannot be written again, so it takes no points; reading from senders \
-                         pauses, and this is retried"
+                        "after a failed sync the journal cannot be written again, so it accepts no points and reading from \
+                         senders pauses; retrying"
                     );
                 }
                 Err(error)

@@ -50,7 +50,7 @@ impl KairosDb {
         Self::start_with_heap(backend, HEAP_MIB)
     }
 
-    /// As [`KairosDb::start`], with a Java heap of so many MiB, for measurements.
+    /// As [`KairosDb::start`], with a Java heap of this many MiB, for measurements.
     ///
     /// # Errors
     ///

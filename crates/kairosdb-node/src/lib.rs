@@ -4,8 +4,8 @@
 //! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate pins the
 //! versions of all. A server is killed when its handle is dropped, and by the kernel if this process dies.
 //!
-//! Must not know: any other crate of this workspace than `cassandra-node`, from which it has the pieces that every
-//! server in Java needs.
+//! Must not know: any other crate of this workspace, except `cassandra-node`, which has the pieces that every server
+//! in Java needs.
 //!
 //! Tests start at [`kairosdb::for_test`] and [`opentsdb::for_test`].
 

@@ -119,7 +119,7 @@ impl HistoryLines {
     /// Reads a line into an entry. An empty line gives an empty entry.
     ///
     /// # Errors
-    /// The error says why the line cannot be read. The entry is then not to be used.
+    /// The error says why the line cannot be read. Then the entry must not be used.
     pub fn read(&mut self, line: &[u8], entry: &mut Entry) -> Result<(), String> {
         entry.clear();
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;

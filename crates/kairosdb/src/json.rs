@@ -20,12 +20,12 @@ pub(crate) enum Scalar<'de> {
 }
 
 impl<'de> Scalar<'de> {
-    /// The value as the text of a tag's value. Numbers and truth values count as their text.
+    /// The value as the text of a tag's value. Numbers and booleans become text.
     pub(crate) fn into_text(self) -> Option<Cow<'de, str>> {
         match self {
             Self::Text(text) => Some(text),
             Self::Number(Number::Whole(whole)) => Some(whole.to_string().into()),
-            // As queries write it, with a fraction: the tag's value 1.0 is not 1.
+            // Written with its fraction, as in queries: the tag values 1.0 and 1 differ.
             Self::Number(Number::Real(real)) => Some(serde_json::Value::from(real).to_string().into()),
             Self::Bool(is) => Some(is.to_string().into()),
             Self::Null | Self::Nested => None,
@@ -196,7 +196,7 @@ pub(crate) fn write_number(value: f64, out: &mut String) {
     }
 }
 
-/// Whether a value is `true` or the text "true". `None` if it is neither a truth value nor a text.
+/// Whether a value is `true` or the text "true". `None` if it is neither a boolean nor a text.
 pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
     match value {
         serde_json::Value::Bool(is) => Some(*is),

@@ -3,6 +3,8 @@
 //!
 //! Pure and synchronous: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
 //! index; [`names`] maps one to the other and back. Start there, and at [`point`] for what a body yields.
+//!
+//! Must not know: tokio, stores, HTTP.
 
 mod array;
 #[doc(hidden)]

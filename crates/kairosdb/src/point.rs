@@ -280,7 +280,7 @@ impl Number {
         if let Ok(whole) = text.parse::<i64>() {
             return Some(Self::Whole(whole.into()));
         }
-        // Digits that no double can hold are counted, also beyond 64 bits.
+        // Integers that no double can hold exactly are counted, also those of more than 64 bits.
         if let Ok(whole) = text.parse::<i128>() {
             return Some(Self::Whole(whole));
         }

@@ -1,6 +1,6 @@
 //! What both protocols compute from values.
 
-/// The sum of values as Java's loops compute it: it starts at 0.0, so that of -0.0 alone is 0.0.
+/// The sum of values as a loop in Java computes it. It starts at 0.0, so the sum of a single -0.0 is 0.0.
 pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }

@@ -1,7 +1,7 @@
 //! The bytes of KairosDB's table `data_points`: row keys, column names and values.
 //!
-//! A row has the points of one series, one type and three weeks. Its time is read from the key and never computed:
-//! keyspaces with seconds begin rows at odd times.
+//! A row has the points of one series, one type and three weeks. Its start is read from the key and never computed,
+//! because in keyspaces with times in seconds rows begin at other times.
 
 use std::borrow::Cow;
 
@@ -82,7 +82,7 @@ impl RowKey {
             key.push(self.kind.len() as u8);
             key.extend(self.kind.as_bytes());
         }
-        // In Java's order of texts, which compares UTF-16.
+        // In the order of Java's strings, which compares UTF-16.
         let mut tags: Vec<&(String, String)> = self.tags.iter().collect();
         tags.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
         for (tag, value) in tags {

@@ -19,7 +19,7 @@ pub struct HistoryCounts {
     pub stored: u64,
     /// Those whose slot was known already.
     pub kept: u64,
-    /// Windows folded anew from stored and imported points.
+    /// Windows folded again from stored and imported points.
     pub folded: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The metrics that a run has stored, so that one that was killed goes on. The list is removed at the end of a run.
+//! The metrics that a run has stored, so that one that was killed continues. The list is removed at the end of a run.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -19,7 +19,7 @@ pub(crate) struct DoneList {
 }
 
 impl DoneList {
-    /// Locks the list's file and begins.
+    /// Locks the list's file and reads it.
     ///
     /// # Errors
     /// As [`DoneList::lock`] and [`DoneList::begin`].
@@ -27,11 +27,12 @@ impl DoneList {
         Self::lock(path, verb)?.begin(made_for)
     }
 
-    /// Locks the list's file until the list is dropped. Without a file, nothing is kept. `verb` is what an error calls the
-    /// run.
+    /// Locks the list's file until the list is dropped. Without a path, nothing is kept. `verb` names the run in error
+    /// messages.
     ///
     /// # Errors
-    /// If the file cannot be written, or another run uses it: a job goes on when its command is killed.
+    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was killed, since
+    /// the job continues.
     pub(crate) fn lock(path: Option<PathBuf>, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
@@ -45,7 +46,7 @@ impl DoneList {
         Ok(list)
     }
 
-    /// Goes on with what the file has if it was made for the same options, else begins anew.
+    /// Continues with the list in the file if it was made for the same options; otherwise begins a new one.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -63,7 +64,7 @@ impl DoneList {
         Ok(Self { known: found.unwrap_or_default(), out: Some(out), ..self })
     }
 
-    /// True if it goes on with the list of a run that was cut off.
+    /// True if it continues with the list of a run that was cut off.
     pub(crate) fn goes_on(&self) -> bool {
         !self.known.is_empty()
     }
@@ -80,7 +81,7 @@ impl DoneList {
         written.and_then(|()| out.flush()).map_err(|error| unwritable(&self.path, &error))
     }
 
-    /// Removes the list: the run came to its end.
+    /// Removes the list, because the run is complete.
     pub(crate) fn remove(self) -> Result<(), VerbError> {
         if self.out.is_none() {
             return Ok(());

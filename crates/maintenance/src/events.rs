@@ -35,7 +35,7 @@ pub struct EventsReport {
     pub known: u64,
     /// Events for which there is no room (`api.events_bytes`).
     pub no_room: u64,
-    /// Events that are too long for one.
+    /// Events that are longer than an event may be.
     pub too_long: u64,
     /// True if nothing was changed.
     pub dry_run: bool,

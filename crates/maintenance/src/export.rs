@@ -103,7 +103,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
     Ok(())
 }
 
-/// Whether the file system refuses only this name: it is too long, or another file has a part of it.
+/// Whether the file system refuses only this name: it is too long, or one of its directories exists as a file.
 fn is_of_this_name(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory};
     matches!(error.kind(), AlreadyExists | InvalidFilename | IsADirectory | NotADirectory)
@@ -128,7 +128,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
         Some(_) if name.contains('/') => return None,
         Some(_) => {
             let hash = crate::import::name_hash(name);
-            // As carbon without TAG_HASH_FILENAMES; a name that is too long for a file, as carbon with it.
+            // The name is the one that carbon gives without TAG_HASH_FILENAMES; if it is too long, the one with it.
             let plain = name.replace('.', "_DOT_");
             let stem = if plain.len() > STEM_BYTES_MAX { &hash } else { &plain };
             format!("_tagged/{}/{}/{stem}", &hash[..3], &hash[3..6])

@@ -20,8 +20,8 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Metrics that nobody has read since a time. Fails with the time since which reads are noted if that is later: then
-    /// nobody can tell.
+    /// Metrics that nobody has read since a time. If reads are noted only since a later time, this is unknown, and that
+    /// later time is returned as the error.
     pub(crate) async fn since(work: &Work, since: i64) -> Result<Result<Self, i64>, VerbError> {
         let noted_since = work.stores.rows.reads_noted_since().await?.map_or(0, i64::from);
         Ok(if noted_since > since { Err(noted_since) } else { Ok(Self { since }) })

@@ -8,10 +8,10 @@
 //!   of a KairosDB ([`kairosdb`]), of another Graphite server ([`graphite`]) and of another store ([`other_store`]), events
 //!   ([`events`]) and lists of names ([`names`]) are stored; metrics get other names ([`copies`]); a data directory is
 //!   backed up ([`backup`]). They share `batches` for their work, [`counts`] and `skipped` for their reports, `done_list`,
-//!   with which a run that was killed goes on, `alone`, which refuses a second run, and `rate` and `pace`, which limit what
-//!   a run takes from others.
+//!   with which a killed run continues, `alone`, which refuses a second run, and `rate` and `pace`, which limit the load
+//!   of a run.
 //! * **Questions** ([`question`]) are what a command wants to know, one file each in [`questions`].
-//! * A daemon asks more for its web page: what rules do with names ([`tester`]) and what costs ([`costs`]).
+//! * For its web page, a daemon also uses [`tester`] (what rules do with names) and [`costs`] (what metrics cost).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
 //! the metrics that are being written. A metric that gets points while a job handles it survives: a deletion

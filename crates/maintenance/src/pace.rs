@@ -25,7 +25,7 @@ pub(crate) struct Pace {
     /// Processor time of the process, in seconds.
     used: fn() -> f64,
     received: Received,
-    /// When points were counted, and how many there were: at the begin of the window, and at the begin of the next one.
+    /// When points were counted, and how many there were, for the beginning of this window and of the next one.
     counted: [(Instant, u64); 2],
     /// What was used when the last piece began.
     began: f64,
@@ -110,7 +110,8 @@ mod tests {
         pace.end();
         LOOKS.set(0);
         assert!(!pace.begin().await);
-        // The piece took 0.9 + 2.5, and 14 looks pay a tenth of 2.5 each. The others: the begin of the rest, and its end.
+        // The piece took 0.9 + 2.5, and each of 14 looks pays a tenth of 2.5. The other two are at the beginning and at the
+        // end of the rest.
         assert_eq!(LOOKS.get(), 16);
     }
 

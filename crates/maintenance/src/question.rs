@@ -18,7 +18,7 @@ use crate::verb::{FailureKind, Moment, VerbError, Work};
 
 /// Lines that wait for a reader that is slow.
 const LINES: usize = 64;
-/// How often the progress is told.
+/// How often the progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// A question with its parameters, which are the fields of the type.

@@ -30,7 +30,7 @@ pub enum RunState {
     Waiting,
     /// It works.
     Running,
-    /// It came to its end.
+    /// It finished.
     Done,
     /// It ended early.
     Failed,
@@ -63,7 +63,7 @@ pub struct RunStatus {
     pub asked_on: i64,
     /// When it ended, in seconds since the epoch.
     pub ended_on: Option<i64>,
-    /// The answer of a run that came to its end.
+    /// The answer of a run that finished.
     pub result: Option<Value>,
     /// Why it ended early.
     pub error: Option<String>,

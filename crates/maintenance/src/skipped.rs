@@ -11,7 +11,7 @@ use crate::verb::VerbError;
 pub(crate) struct Skipped(Option<(PathBuf, BufWriter<File>)>);
 
 impl Skipped {
-    /// Lists it in a file, or nowhere. A run that goes on appends to the list.
+    /// Lists it in a file, or nowhere. A run that continues appends to the list.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -78,7 +78,7 @@ mod tests {
         let full = unwritable(path, &ErrorKind::StorageFull.into());
         assert_eq!(full.kind(), FailureKind::Store);
         let text = full.text();
-        assert!(text.contains("the disk of /data/list is full") && text.contains("it goes on"), "{text}");
+        assert!(text.contains("the disk of /data/list is full") && text.contains("it continues"), "{text}");
         let other = unwritable(path, &ErrorKind::PermissionDenied.into());
         assert_eq!(other.kind(), FailureKind::Failed);
         assert!(other.text().contains("cannot write /data/list"), "{}", other.text());

@@ -112,10 +112,10 @@ impl Work {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }
 
-    /// Waits until a store on other machines has all rows, or the run is to end.
+    /// Waits until a store on other machines has all rows, or until the run is cancelled.
     ///
     /// # Errors
-    /// If it does not get them.
+    /// If the store does not get the rows.
     pub(crate) async fn all_sent(&self) -> Result<(), VerbError> {
         self.progress.begin("waiting until the servers have all rows", None);
         self.histories.all_sent(self.stop()).await?;
@@ -133,7 +133,7 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
     async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError>;
 }
 
-/// Why a verb did not come to its end.
+/// Why a verb did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
     /// The parameters cannot be used.
@@ -145,7 +145,7 @@ pub enum VerbError {
     )]
     Taken(String),
     /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command goes on with the rest")]
+    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
     Cancelled,
     /// A maintenance job failed.
     #[error(transparent)]
@@ -153,14 +153,14 @@ pub enum VerbError {
     /// The store failed.
     #[error("the store failed")]
     Store(#[from] StoreError),
-    /// The store failed in the middle of an import. The same command goes on with the rest.
+    /// The store failed in the middle of an import. The same command continues with the rest.
     #[error(
-        "{}. What was stored until then stays; once that is put right, give the same command again: it goes on",
+        "{}. What was stored until then stays. Remove the cause and give the same command again: it continues",
         with_causes(.0)
     )]
     Interrupted(StoreError),
-    /// A disk has no room for the files of an import. The same command goes on with the rest.
-    #[error("the disk of {} is full: {why}. Make room and give the same command again: it goes on", path.display())]
+    /// A disk has no room for the files of an import. The same command continues with the rest.
+    #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
     DiskFull {
         /// What was to be written.
         path: PathBuf,
@@ -294,7 +294,7 @@ pub struct Moment {
     pub total: Option<u64>,
     /// `done` per second, since the phase began.
     pub rate: f64,
-    /// More about it, for people.
+    /// A remark on the progress, for people.
     pub note: String,
 }
 

@@ -51,8 +51,8 @@ impl Aggregation {
 
     /// Folds a window of a finer stage into a window of a coarser one. Windows come in the order of time.
     ///
-    /// A sum starts at 0.0, as in whisper: of nothing but -0.0 it is 0.0. [`Aggregation::merge`] keeps the -0.0 of a
-    /// stored window.
+    /// A sum starts at 0.0, as in whisper, so the sum of nothing but -0.0 is 0.0. [`Aggregation::merge`] keeps the -0.0
+    /// of a stored window.
     #[inline]
     pub fn fold_window(self, whole: &mut Window, part: Window) {
         *whole = match (whole.count, self) {
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// Python's `sum` starts at 0, its `max` and `min` give the first of equal values.
+    /// Python's `sum` starts at 0; its `max` and `min` return the first of equal values.
     #[test]
     fn zeros_have_the_sign_that_whisper_gives_them() {
         let slots = [[-0.0, -0.0], [-0.0, 0.0], [0.0, -0.0], [f64::NAN, -0.0]];
@@ -367,7 +367,7 @@ mod tests {
                     shown.to_bits(),
                     "{method} of {slots:?}"
                 );
-                // The same of the windows of a finer stage.
+                // The same for windows of a finer stage.
                 let windows = slots.iter().map(|v| Window { value: *v, count: u32::from(!v.is_nan()) });
                 assert_eq!(finished(method.merge_all(windows)), shown.to_bits(), "{method} of {slots:?}");
             }

@@ -46,7 +46,7 @@ pub struct Retention(Vec<Stage>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetentionError {
     /// There is no stage.
-    #[error("no stage given")]
+    #[error("the retention has no stage")]
     Empty,
     /// The text is not of the form `precision:length`.
     #[error("{0:?} is not precision:length, like 60s:7d")]

@@ -1,5 +1,5 @@
-//! The destinations of names, remembered: matching a name with many rules takes longer than everything else that the relay
-//! does with its point.
+//! A cache of the destinations of names. Matching a name against many rules takes longer than everything else that the
+//! relay does with a point.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plumbago_model::rules::RelayRules;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Names that are remembered at most; a name takes 16 bytes. A name may take the place of another one.
+/// Size of the cache in names, each of 16 bytes. A name may replace another one.
 const PLACES: usize = 1 << 19;
 /// Odd, so that different destinations give different products.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -19,8 +19,8 @@ pub(crate) struct Routes {
     seed: u64,
 }
 
-/// A name and its destinations. Threads read and write both without a lock, so `check` tells if they belong together:
-/// it is the hash of the name, combined with the destinations.
+/// A name and its destinations. Threads read and write the two fields without a lock. `check` shows whether they belong
+/// together: it is the hash of the name, combined with the destinations.
 #[derive(Default)]
 struct Place {
     check: AtomicU64,
@@ -34,10 +34,10 @@ impl Routes {
         Self { rules, places: (0..PLACES).map(|_| Place::default()).collect(), seed }
     }
 
-    /// The destinations of a metric of this name, as bits.
+    /// The destinations of the metric with this name, as a set of bits.
     #[inline]
     pub(crate) fn destinations(&self, name: &str) -> u64 {
-        // A place that was never used has the check 0, which is that of no name.
+        // An entry that was never used has the check 0, which no name has.
         let hash = xxh3_64_with_seed(name.as_bytes(), self.seed) | 1;
         let place = &self.places[(hash >> 1) as usize % PLACES];
         let known = place.destinations.load(Ordering::Relaxed);

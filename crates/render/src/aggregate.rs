@@ -60,7 +60,7 @@ impl Aggregate {
             Self::Sum => sum(known()),
             Self::Min => known().reduce(|a, b| if b < a { b } else { a }).unwrap_or(f64::NAN),
             Self::Max => known().reduce(|a, b| if b > a { b } else { a }).unwrap_or(f64::NAN),
-            // A sum in graphite-web, so it starts at 0.0, which turns -0.0 into 0.0.
+            // In graphite-web this is a sum, which starts at 0.0, so that -0.0 becomes 0.0.
             Self::Diff => known().map(|value| 0.0 + value).reduce(|a, b| a - b).unwrap_or(f64::NAN),
             Self::StdDev => {
                 let count = known().count() as f64;

@@ -1,5 +1,5 @@
-//! A clock that was ahead and is then corrected, also across restarts: later writes still win. A clock that is set
-//! does not change how long rows are retained.
+//! After a clock was ahead and is corrected, later writes still win, also across restarts. Setting the clock does not
+//! change how long rows are retained.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -70,7 +70,7 @@ async fn later_rows_and_deletions_win_after_a_clock_was_ahead() {
     store.spool().clone().close().unwrap();
 }
 
-/// What servers may still lose is kept for as long as `retain` says, whatever is done to the clock.
+/// Rows that servers may still lose are kept for as long as `retain` says, however the clock is set.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_retained_for_the_time_that_has_passed() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(NOW)));
@@ -81,7 +81,7 @@ async fn rows_are_retained_for_the_time_that_has_passed() {
         write(&store, 1.0).await;
         send(&store).await;
         clock.jump(jump);
-        // Expired rows are dropped every 15 s; retained for 60 s.
+        // Rows are retained for 60 s, and expired ones are dropped every 15 s.
         clock.advance(20);
         store.spool().release(clock.steady_ms());
         // Longer than the housekeeping interval.

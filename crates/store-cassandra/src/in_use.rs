@@ -14,7 +14,7 @@ use crate::store::CassandraStore;
 pub struct TableInUse {
     /// The table.
     pub table: Table,
-    /// Whether this process has written or read it since its start.
+    /// Whether this process has written or read the table since its start.
     pub is_used: bool,
     /// Why it cannot be used; `None` if no problem is known.
     pub trouble: Option<String>,
@@ -26,8 +26,8 @@ impl CassandraStore {
         &self.config.keyspace
     }
 
-    /// Returns whether both use the same tables for points: their keyspaces have one name, and their clusters have a node
-    /// in common.
+    /// Returns whether both stores use the same tables for points: their keyspaces have the same name, and their clusters
+    /// have a node in common.
     ///
     /// # Errors
     /// `Unavailable` if one of them is not connected.

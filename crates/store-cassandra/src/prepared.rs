@@ -20,7 +20,7 @@ use crate::statements::Points;
 
 /// How long a refused table is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(2);
-/// How long after the last denied write a table is reported. Its rows are retried more often than that.
+/// A table is reported for this long after its last denied write. Its rows are retried more often than that.
 const DENIED_FOR: Duration = Duration::from_secs(300);
 
 /// Most prepared statements on the tables for names that are kept.
@@ -90,8 +90,8 @@ impl Tables {
         self.cluster.session().await
     }
 
-    /// Like `get`, for a write: the table is reported if it cannot be used. If the role may not write to it, that is
-    /// returned for a while as for a missing table.
+    /// Like `get`, for a write. If the table cannot be used, it is reported. If the role may not write to it, every call
+    /// fails for a while, as for a missing table.
     pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
         if let Some(why) = self.denial(table) {
             let operation =

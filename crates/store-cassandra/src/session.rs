@@ -436,7 +436,7 @@ impl Shared {
             if replicas.iter().any(|of| !of.is_empty() && !of.contains(set)) {
                 let found = datacenter::list(&replicas);
                 tracing::warn!(
-                    "a keyspace has no replicas in {set:?}, as {key} says; there are replicas in {found}"
+                    "{key} is {set:?}, but a keyspace has no replicas there; set one that has some: {found}"
                 );
             }
             return set.clone();
@@ -445,7 +445,7 @@ impl Shared {
         match &chosen {
             Some(datacenter) => tracing::info!(
                 datacenter,
-                "{key} is not set and there are replicas in several data centres: that of the contact points is used"
+                "{key} is not set and there are replicas in several data centres; using that of the contact points"
             ),
             None if datacenter::are_several(&replicas) => tracing::warn!(
                 "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it \

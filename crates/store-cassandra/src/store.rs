@@ -121,8 +121,8 @@ impl CassandraStore {
         (!missing.is_empty()).then(|| missing.join("; "))
     }
 
-    /// The data centre of the points whose nodes are used: that of the settings or, if they name none and the
-    /// keyspace has replicas in several, that of the contact points. Empty for no preference.
+    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the keyspace
+    /// has replicas in several, the one of the contact points. Empty for no preference.
     pub fn datacenter(&self) -> Arc<str> {
         self.clusters.points.datacenter()
     }

@@ -164,7 +164,7 @@ impl PointWriter {
         let everything =
             |error| WriteRefusal { error, runs: (0..batch.runs.len()).collect(), is_known_down: false };
         let writer = other.unwrap_or_else(|| self.identity());
-        // Compared once more: it may have been lost and replaced, and the new one registered, in between.
+        // The id is compared once more: meanwhile it may have been lost, and another one registered in its place.
         let is_valid = || self.identity.is_valid(self.clock.now_ms()) && writer == self.identity();
         if other.is_none() && !is_valid() {
             let why =
@@ -287,7 +287,7 @@ impl PointWriter {
                 let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
                 if is_denied {
                     self.tables.deny(request.table, &why);
-                    // As for a missing table, the rows of others can be written.
+                    // This kind makes the sender defer the rows of this table only, as for a missing one.
                     error.kind = ErrorKind::Invalid;
                 } else if error::is_invalid(&error) {
                     self.tables.forget(request.table, &why);

@@ -238,7 +238,7 @@ impl Open {
                 tracing::info!(keyspace = %&*name, "deleting a keyspace that an interrupted merge or expiry has left");
                 orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
             } else if Role::had(&name) && !in_use.contains(&&*name) {
-                tracing::info!(keyspace = %&*name, "deleting a keyspace that was written anew because of damage");
+                tracing::info!(keyspace = %&*name, "deleting a damaged keyspace that was replaced by a new one");
                 orphans.push(self.layer_keyspace(&name, Kind::Merged { block_slots: 1 })?);
             }
         }

@@ -160,7 +160,7 @@ fn keep_damaged_files(dir: &Path, keyspace: &Keyspace) {
             ),
             Err(error) => tracing::warn!(
                 file = %file.display(), %error,
-                "a damaged file is replaced, and no copy of it can be kept for inspection; the daemon does not need one"
+                "a damaged file is replaced, and no copy of it can be kept for inspection; nothing else depends on that copy"
             ),
         }
     }

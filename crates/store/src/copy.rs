@@ -36,7 +36,7 @@ pub struct CopyReport {
     pub stored: u64,
     /// Slots and windows that the metric of the new name already had, so that they were not stored.
     pub kept: u64,
-    /// Windows that were folded again because both metrics have points of them.
+    /// Windows that were folded again because both metrics have points in them.
     pub folded: u64,
     /// Slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,

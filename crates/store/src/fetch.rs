@@ -69,8 +69,8 @@ impl Provenance {
 pub struct Weighted {
     /// The series. A window with at least one known slot has a value, whatever the metric's xFilesFactor is.
     pub series: Series,
-    /// For each value the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if every value is
-    /// that of one point, as in the raw stage.
+    /// For each value, the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if there is one
+    /// point behind each value, as in the raw stage.
     ///
     /// [`Aggregation::sum_of`]: plumbago_model::Aggregation::sum_of
     pub weights: Vec<(f64, u32)>,
@@ -87,8 +87,8 @@ pub trait SeriesSource: Send + Sync + Debug {
     /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown.
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError>;
 
-    /// Returns the same series with the points behind each value. Without an implementation of its own, a source has
-    /// one point behind each value.
+    /// Returns the same series with the points behind each value. The default implementation counts one point behind
+    /// each value.
     ///
     /// # Errors
     /// As for [`Self::fetch`].

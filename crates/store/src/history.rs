@@ -68,7 +68,7 @@ pub struct HistoryReport {
     pub stored: u64,
     /// Points whose slot already had a value, be it another or the same. The stored value stays.
     pub kept: u64,
-    /// Points of a stage that the metric does not have and that fits into no stage, and points that have expired.
+    /// Windows that were folded again from stored and imported points.
     pub folded: u64,
     /// Points of stages that the metric does not have and no stage can take, and points that have expired.
     pub left_out: u64,

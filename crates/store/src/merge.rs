@@ -203,8 +203,8 @@ impl SlotWindow {
     }
 }
 
-/// Merges this writer's row of a slot with the windows of the others. `same_replica` is merged with it, and the other
-/// replica wins if it counts more slots than both together, or as many while [`OtherReplica::wins_ties`] is set.
+/// Merges this writer's row of a slot with the windows of the others. First `same_replica` is merged with it. Then the
+/// other replica wins if it counts more slots than the result, or the same number if [`OtherReplica::wins_ties`] is set.
 /// Returns `None` if there is no window.
 pub fn merge_with_others(
     method: Aggregation,
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(merged(Aggregation::Min, &rows), Some((10.0, 5)));
         assert_eq!(merged(Aggregation::Max, &rows), Some((20.0, 5)));
         assert_eq!(merged(Aggregation::Last, &rows), Some((10.0, 5)));
-        // Percentiles of writers do not add up, so a replica is as full as its fullest row.
+        // Windows of percentiles cannot be added up, so the row with the most slots stands for its replica.
         assert_eq!(merged(Aggregation::Percentile(500), &rows), Some((99.0, 4)));
         assert_eq!(merged(Aggregation::Percentile(500), &rows[..2]), Some((20.0, 3)));
     }
@@ -335,7 +335,7 @@ mod tests {
         OtherReplica { window, wins_ties: false }
     }
 
-    /// Whatever the others have, the own part and theirs merge to the whole.
+    /// Whatever the other writers have, their parts and this writer's merge to the whole.
     #[test]
     fn the_own_part_completes_the_others() {
         use Aggregation::{Average, Count, Max, Percentile, Sum};

@@ -110,7 +110,7 @@ impl Conditions {
         if let Some(held) = self.held().remove(name) {
             self.gauge(name).set(0.0);
             let seconds = held.began.elapsed().as_secs();
-            tracing::info!(condition = name, "over after {seconds} s; it was: {}", held.condition.text);
+            tracing::info!(condition = name, "ended after {seconds} s; it was: {}", held.condition.text);
         }
     }
 

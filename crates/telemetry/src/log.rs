@@ -16,7 +16,7 @@ use crate::line::Fields;
 pub type LevelHandle = tracing_subscriber::reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
 thread_local! {
-    /// Whether a panic of this thread is caught and explained by a caller.
+    /// Whether a caller catches a panic of this thread and explains it.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -48,8 +48,8 @@ pub fn log_panics() {
     }));
 }
 
-/// Runs code that can panic if a file is damaged, and returns the panic. After [`log_panics`] it is not logged, because it
-/// is no internal error: the caller says which file is damaged.
+/// Runs code that may panic if a file is damaged, and returns the panic as an error. [`log_panics`] does not log such a
+/// panic, because it is not an internal error; the caller reports the damaged file.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
     IS_EXPECTED.set(true);
     let result = std::panic::catch_unwind(AssertUnwindSafe(work));

@@ -1,11 +1,11 @@
-//! What this process uses of the machine.
+//! The processor time that this process uses.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
 /// The processor time of the process so far, in user and system mode, in seconds.
 pub fn cpu_seconds() -> f64 {
-    // It fails for an unknown kind of usage only.
+    // The call fails only for an unknown kind of usage.
     getrusage(UsageWho::RUSAGE_SELF)
         .map_or(0.0, |usage| (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6)
 }

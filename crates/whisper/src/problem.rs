@@ -49,7 +49,7 @@ pub enum Problem {
     #[error("has a damaged header: archive {0} overlaps the header or another archive")]
     Overlap(usize),
     /// The archives are not a valid retention.
-    #[error("has archives that are no retention: {0}")]
+    #[error("has archives that do not form a retention: {0}")]
     Archives(RetentionError),
     /// The longest archive is not as long as the header says.
     #[error(

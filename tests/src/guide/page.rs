@@ -65,7 +65,7 @@ impl Block {
         }
     }
 
-    /// The commands of a block `console` and what they print. A command goes on after a backslash.
+    /// The commands of a block `console` and what they print. A command continues after a backslash.
     pub fn commands(&self) -> Vec<Shown> {
         let mut all: Vec<Shown> = Vec::new();
         for line in self.text.lines() {

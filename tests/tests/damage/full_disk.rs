@@ -1,5 +1,5 @@
-//! Damage while the disk is full. A start says what is damaged, or that the disk is full; it leaves no parts of copies
-//! behind, however often it is tried. Once there is room, it is the start that it would have been.
+//! Damage while the disk is full. A start says what is damaged, or that the disk is full. It leaves no partial copies
+//! behind, however often it is tried. Once there is room, a start does the same as if the disk had never been full.
 //!
 //! `PLUMBAGO_FULL_DISK_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed.
 
@@ -52,7 +52,7 @@ fn run(case: &Case<'_>, disk: &SmallDisk, setup: &Setup, model: &Model) -> Resul
     let refused = full(case, setup, model);
     disk.empty();
     match refused? {
-        // The start has worked, and has said what is missing.
+        // This start has succeeded, and has said what is missing.
         Full::Ready { missing } => case.check_next_start(setup, model, missing),
         Full::Refused { is_said } => {
             let outcome = case.check_start(setup, model, is_said)?;
@@ -64,9 +64,9 @@ fn run(case: &Case<'_>, disk: &SmallDisk, setup: &Setup, model: &Model) -> Resul
     }
 }
 
-/// What the starts on the full disk came to.
+/// The outcome of the starts on the full disk.
 enum Full {
-    /// So many points and names were missing.
+    /// A start succeeded; this many points and names were missing.
     Ready { missing: (usize, usize) },
     /// `is_said`: the log of a start named the damaged file.
     Refused { is_said: bool },

@@ -61,7 +61,7 @@ fn fill(into: &Path, contact_point: &str) -> (BTreeSet<String>, Vec<Base>) {
     (known, vec![Base::of("crashed", crashed), Base::of("clean", clean)])
 }
 
-/// Starts the daemon and waits until it accepts points. The error is its end.
+/// Starts the daemon and waits until it accepts points. The error says how it ended.
 fn launch(what: &str, setup: &Setup) -> Result<Daemon, Ended> {
     let mut daemon = setup.launch();
     let is_up = wait_for(what, || {
@@ -77,7 +77,7 @@ fn kept(daemon: &Daemon) -> u64 {
     held + daemon.counters().sum("plumbago_spool_pending_rows")
 }
 
-/// What an undamaged directory has after a start.
+/// The names, rows and points that an undamaged directory has after a start.
 fn kept_by(base: &Base) -> u64 {
     let setup = away();
     copy(&base.directory, &setup.data());

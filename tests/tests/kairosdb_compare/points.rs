@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::queries;
 
 /// `hours` has at most one point an hour, `fine` one every second. Both have a single stage, so that no point is
-/// lost. `staged` and `summed` have two stages. Queries of `staged` cover only times that the first stage holds,
-/// queries of `summed` and `averaged` only times that just the second one holds.
+/// lost. `staged`, `summed` and `averaged` have two stages. Queries of `staged` cover only times that the first stage
+/// holds; queries of `summed` and `averaged` cover only times that no other stage than the second holds.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = ^fine\nretentions = 1s:30y\n\
     [hours]\npattern = ^hours\nretentions = 1h:30y\n\
     [recent]\npattern = ^recent\nretentions = 1m:30d\n\
@@ -39,7 +39,7 @@ const METRICS: [(&str, i64, usize); 6] = [
     ("averaged", 1, 900),
 ];
 
-/// The metrics of which queries read a coarse stage.
+/// The metrics whose queries read a coarse stage.
 pub(super) const COARSE: [&str; 2] = ["summed", "averaged"];
 
 /// The tags of the series of each metric.

@@ -87,7 +87,7 @@ pub(super) fn query(random: &mut SmallRng, now: i64) -> Query {
         one["order"] = json!("asc");
     }
     if chance(random, 5) {
-        // It has no effect.
+        // An alias has no effect.
         one["alias"] = json!("another name");
     }
     let mut metrics = vec![one];
@@ -95,7 +95,7 @@ pub(super) fn query(random: &mut SmallRng, now: i64) -> Query {
         metrics.push(json!({"name": metric, "tags": {"host": "none"}}));
     }
     if chance(random, 5) {
-        // The same metric with its own selection and grouping.
+        // The same metric once more, with another selection and grouping.
         let mut second = json!({"name": metric});
         select(random, &mut second);
         if chance(random, 50) {

@@ -97,7 +97,7 @@ pub(super) struct Query {
     ms: bool,
     arrays: bool,
     by_get: bool,
-    /// Whether filters that group are sent as `tags`, beside those that do not.
+    /// Whether filters that group are sent as `tags`. The others are sent as `filters` beside them.
     has_tags: bool,
     /// Another sub-query of the same request.
     second: Option<Box<Query>>,
@@ -161,8 +161,8 @@ impl Query {
         is_short && self.zone == Some("Europe/Rome")
     }
 
-    /// Adds a query for another metric. It gets the times and the zone of this one, which must not be so long that
-    /// short buckets become too many.
+    /// Adds a query for another metric. It gets the times and the zone of this one. Its range must not be so long that
+    /// there are too many short buckets.
     pub(super) fn with_second(mut self, second: Self) -> Self {
         let second = Self { zone: self.zone, ..second };
         let is_short = matches!(self.metric, "cmp.fast" | "cmp.counter");

@@ -1,4 +1,4 @@
-//! The way of a value into the buffers of a group, and once into the log.
+//! Adds a value to the buffers of a group, and writes it to the log once.
 
 use std::cmp::Reverse;
 
@@ -19,7 +19,7 @@ pub(crate) struct Arrival {
     pub(crate) now_ms: i64,
 }
 
-/// Where a value of the buffers of a group goes. Mostly that is the same for all of them.
+/// The interval that a value belongs to. It is mostly the same for all buffers of a group.
 struct Aim {
     frequency: u32,
     /// The start of the interval, for this frequency.
@@ -29,7 +29,7 @@ struct Aim {
 }
 
 impl Buffers {
-    /// Gives a value to the buffers of a group, and to the log. Returns how many buffers took it, and calls `refuse` for
+    /// Adds a value to the buffers of a group, and to the log. Returns how many buffers took it, and calls `refuse` for
     /// each that did not.
     pub(crate) fn feed(
         &mut self,

@@ -10,7 +10,7 @@ use crate::state::Api;
 /// With more series than this, stages are not looked up.
 const SERIES_MAX: usize = 200;
 
-/// For each name of a metric, its retention and the number of the stage with the step of its series.
+/// By name of a metric: its retention, and the number of the stage whose resolution is the step of the series.
 pub(super) type Stages = HashMap<Arc<str>, (String, usize)>;
 
 /// Looks up the stages of series. The results of functions have none. Metrics whose settings cannot be read at the

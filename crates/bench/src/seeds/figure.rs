@@ -85,7 +85,7 @@ impl Figure {
     }
 }
 
-/// All figures for people.
+/// All figures as text for people.
 pub fn text(figures: &[Figure]) -> String {
     figures.iter().map(Figure::text).collect::<Vec<_>>().join("\n")
 }

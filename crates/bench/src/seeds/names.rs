@@ -65,7 +65,7 @@ fn too_deep(running: &Running, depth: usize, now: i64, figure: &mut Figure) -> R
     Ok(found + refused > 0.0)
 }
 
-/// A name of so many components, at least two.
+/// A name of this many components, at least two.
 fn deep(depth: usize, number: u64) -> String {
     format!("depth{depth}.{}m{number}", "part.".repeat(depth - 2))
 }

@@ -27,7 +27,7 @@ pub struct Server {
 /// When the server became idle.
 #[derive(Debug, Clone, Copy)]
 pub struct Idle {
-    /// The begin of the quiet period.
+    /// The beginning of the quiet period.
     pub since: Instant,
     /// Processor seconds that the server had used by then; NaN without its process id.
     pub cpu_seconds: f64,

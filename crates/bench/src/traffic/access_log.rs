@@ -6,10 +6,10 @@ use super::{Recorded, reason, request_path};
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads a line.
+/// Reads the request in a line of a log.
 ///
 /// # Errors
-/// Why it is left out.
+/// The reason to leave the line out.
 pub(super) fn read(line: &str) -> Result<Recorded, &'static str> {
     let (at, rest) = time(line).ok_or(reason::NO_LOG)?;
     let request = quoted(rest).ok_or(reason::NO_LOG)?;
@@ -43,7 +43,7 @@ fn parts_month<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Option<i64> {
 
 /// Days from the epoch to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March, so that the leap day is the last one.
+    // Years begin in March here, so that the leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year.div_euclid(4) - year.div_euclid(100)
         + year.div_euclid(400)

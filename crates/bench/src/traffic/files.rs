@@ -1,4 +1,4 @@
-//! The requests of files, whatever kind of file each is.
+//! Reads requests from files, which may be access logs or captures.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -78,7 +78,7 @@ impl Source {
     }
 }
 
-/// What is done with a file, for its errors.
+/// The action on a file, for error messages.
 pub(super) fn action(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }

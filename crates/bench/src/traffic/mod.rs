@@ -23,7 +23,7 @@ pub use replay::{Replayed, RequestsPlan, requests};
 /// A request as it was recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Recorded {
-    /// When, in seconds since the epoch.
+    /// When it was sent, in seconds since the epoch.
     pub(crate) at: f64,
     /// The path with its query, as it can stand in a request.
     pub(crate) path: String,
@@ -39,9 +39,9 @@ mod reason {
     pub(super) const CHANGES: &str = "requests that change something";
     pub(super) const EXCLUDED: &str = "excluded requests";
     pub(super) const METHOD: &str = "requests that are neither GET nor POST";
-    pub(super) const NO_BODY: &str = "POST requests, whose bodies no log has";
-    pub(super) const NO_LOG: &str = "lines that are not of an access log";
-    pub(super) const NO_POINT: &str = "lines that are no points";
+    pub(super) const NO_BODY: &str = "POST requests in logs, which have no bodies";
+    pub(super) const NO_LOG: &str = "lines that are not in the format of an access log";
+    pub(super) const NO_POINT: &str = "lines that are not points";
     pub(super) const LONG: &str = "lines longer than 1 MiB";
     pub(super) const CHUNKED: &str = "requests with a body in chunks";
     pub(super) const LARGE: &str = "requests that are too large";
@@ -53,9 +53,9 @@ mod reason {
 /// Requests that change something, by the end of their path.
 const CHANGING: [&str; 4] = ["/set-metadata", "/tagSeries", "/tagMultiSeries", "/delSeries"];
 
-/// Checks a request line, and makes its path usable. `has_body` tells whether the body of a POST is known.
+/// Checks a request line, and makes its path usable. `has_body` says whether the body of a POST is known.
 fn request_path(method: &str, target: &str, has_body: bool) -> Result<String, &'static str> {
-    // A proxy is asked for the whole address.
+    // A request to a proxy has the whole address.
     let target = match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
         _ => target,
@@ -90,7 +90,7 @@ fn encoded(target: &str) -> String {
     text
 }
 
-/// Waits until it is the turn of what was recorded.
+/// Says how long to wait before each recorded request or line.
 #[derive(Debug)]
 struct Pacer {
     speed: f64,
@@ -104,8 +104,8 @@ impl Pacer {
         Self { speed, begin: None, behind: 0.0 }
     }
 
-    /// How long the turn of what was recorded at this time is ahead; `None` if it has come. Times before the first one
-    /// have no wait.
+    /// How long to wait before what was recorded at `at` (seconds since the epoch) is sent; `None` if it is due. What was
+    /// recorded before the first one is due at once.
     fn ahead(&mut self, at: f64) -> Option<Duration> {
         if self.speed <= 0.0 {
             return None;

@@ -69,7 +69,7 @@ impl Order {
 pub(super) enum Link {
     /// The kind of the packet stands at the first place, the packet begins at the second.
     Typed(usize, usize),
-    /// A packet without a kind begins here.
+    /// The packet begins at this offset, and nothing says its kind.
     Untyped(usize),
 }
 
@@ -112,7 +112,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
 }
 
-/// From whom to whom: addresses and ports.
+/// The addresses and ports of the sender and the receiver.
 type Way = ([u8; 16], [u8; 16], u16, u16);
 
 /// A packet of TCP.
@@ -130,7 +130,7 @@ impl<'a> Segment<'a> {
         let (tcp, from, to) = match *packet.first()? >> 4 {
             4 => {
                 let begin = usize::from(packet[0] & 0x0f) * 4;
-                // Some captures of the sending host have no length, since the network card fills it in.
+                // In captures on the sending host the length may be missing, since the network card fills it in later.
                 let end = match usize::from(u16_at(packet, 2)?) {
                     0 => packet.len(),
                     length => length.min(packet.len()),
@@ -221,10 +221,10 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the head of the file, whose first bytes were read already.
+    /// Reads the header of the file, whose first bytes were read already.
     ///
     /// # Errors
-    /// If it is no capture, or one of a network that is not read.
+    /// If it is not a capture, or if it is one of a kind of network that is not supported.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let (streams, ready) = (HashMap::new(), VecDeque::new());
         if magic == SECTION {
@@ -232,13 +232,13 @@ impl Capture {
             return Ok(Self { packets, streams, bytes: 0, ready });
         }
         let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let order = Order::of(magic).ok_or_else(|| wrong("this is no capture".to_owned()))?;
+        let order = Order::of(magic).ok_or_else(|| wrong("it is not a capture".to_owned()))?;
         let mut head = [0; 20];
         reader.read_exact(&mut head)?;
         let kind = order.number(&head[16..]);
         let link = Link::of(kind).ok_or_else(|| {
             wrong(format!(
-                "its packets are of kind {kind}, which is not read; capture with 'tcpdump -i any -s 0'"
+                "its packets are of kind {kind}, which is not supported; capture with 'tcpdump -i any -s 0'"
             ))
         })?;
         let packets = Packets::Pcap { reader, order, link };
@@ -264,7 +264,7 @@ impl Capture {
     fn add(&mut self, segment: &Segment<'_>, at: f64, skipped: &mut Skipped) {
         let Segment { way, number, begins, ends, bytes } = *segment;
         if !self.streams.contains_key(&way) && self.streams.len() >= STREAMS_MAX {
-            // Connections that are between two requests are known again by the begin of the next one.
+            // A connection between two requests can be dropped: it is found again when its next request begins.
             self.streams.retain(|_, stream| stream.bytes() > 0);
             if self.streams.len() >= STREAMS_MAX {
                 *skipped.entry(reason::MISSING).or_default() += 1;

@@ -14,10 +14,10 @@ use crate::BenchError;
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a write may wait for a server that is behind.
+/// How long a write may wait for a server that reads too slowly.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is sent where, and how.
+/// What to send, where and how fast.
 #[derive(Debug)]
 pub struct LinesPlan {
     /// `HOST:PORT` of a listener for lines.

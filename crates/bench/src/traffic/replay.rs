@@ -20,16 +20,16 @@ const TIMES_MAX: usize = 1_000_000;
 /// Most errors that are shown.
 const ERRORS_SHOWN: usize = 5;
 
-/// What is sent where, and how.
+/// What to send, where and how fast.
 #[derive(Debug)]
 pub struct RequestsPlan {
     /// `HOST:PORT`.
     host: String,
-    /// The path that stands before that of each request.
+    /// A path that is put before the path of each request.
     prefix: String,
     /// Access logs and captures; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// How many requests are open at most.
+    /// The maximum number of requests that are open at once.
     pub workers: usize,
     /// A factor of the pace; 0 for as fast as answers come.
     pub speed: f64,
@@ -43,7 +43,7 @@ impl RequestsPlan {
     /// A plan for a server at an address like `http://HOST:PORT`, at the pace of the recording.
     ///
     /// # Errors
-    /// Why the address cannot be used.
+    /// The reason why the address cannot be used.
     pub fn new(url: &str, files: Vec<PathBuf>) -> Result<Self, String> {
         let (host, prefix) = split(url)?;
         let (workers, timeout) = (8, Duration::from_secs(60));
@@ -72,7 +72,7 @@ pub struct Replayed {
     pub errors: Vec<String>,
     /// Requests and lines that were left out, by the reason.
     pub skipped: Skipped,
-    /// Percentiles, each with its value in milliseconds, of the time until an answer had come.
+    /// Percentiles of the time until an answer was complete, each with its value in milliseconds.
     pub took_ms: Vec<(f64, f64)>,
     /// How long it took to send all, in seconds.
     pub seconds: f64,
@@ -88,7 +88,7 @@ impl Replayed {
         self.failed + self.statuses.values().sum::<u64>()
     }
 
-    /// Whether each request was answered, and none with a failure of the server.
+    /// Whether every request was answered, and none with a status of 500 or more.
     pub fn is_well(&self) -> bool {
         self.failed == 0 && self.statuses.keys().all(|status| *status < 500)
     }
@@ -179,7 +179,7 @@ fn work(
     }
 }
 
-/// The type of a body; that of a form, as curl sends it, if the recording has none.
+/// The type of a body. If the recording has none, that of a form, which curl sends by default.
 fn kind_or_form(kind: &str) -> &str {
     if kind.is_empty() { "application/x-www-form-urlencoded" } else { kind }
 }

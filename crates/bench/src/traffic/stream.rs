@@ -8,7 +8,7 @@ use super::{Recorded, Skipped, reason, request_path};
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// Most bytes of packets that came before the one they follow.
+/// Most bytes of packets that came too early and wait for the ones before them.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
 /// What one side sent.
@@ -26,12 +26,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The bytes that it holds.
+    /// The number of bytes that it holds in memory.
     pub(super) fn bytes(&self) -> usize {
         self.buffer.len() + self.waiting_bytes
     }
 
-    /// Forgets what came before a connection that begins with this number.
+    /// Begins a new connection at this number, and drops what came before.
     pub(super) fn restart(&mut self, next: u32) {
         *self = Self { next: Some(next), ..Self::default() };
     }
@@ -109,7 +109,7 @@ impl Stream {
     }
 }
 
-/// How far `to` is after `from`, as TCP counts: the numbers begin again after 2^32.
+/// How far `to` is after `from` in TCP's sequence numbers, which wrap around at 2^32.
 fn distance(from: u32, to: u32) -> i32 {
     to.wrapping_sub(from).cast_signed()
 }
@@ -123,11 +123,11 @@ fn begins_request(bytes: &[u8]) -> bool {
 enum Parsed {
     /// The request is not complete.
     Part,
-    /// These bytes are no request: an answer, or another protocol.
+    /// These bytes are not a request, but an answer or another protocol.
     Nothing,
-    /// The request cannot be used, nor what follows it.
+    /// Neither the request nor what follows it can be used. The text is the reason.
     Wrong(&'static str),
-    /// A request of so many bytes: its path and its body, or why it is left out.
+    /// A request, with its length: its path and its body, or the reason why it is left out.
     Request { bytes: usize, request: Result<Usable, &'static str> },
 }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn packets_in_any_order_give_their_requests_once() {
         let all = [GET, POST, GET].concat();
-        // The numbers begin again in the middle of a request.
+        // The sequence numbers wrap around in the middle of a request.
         let first = u32::MAX - 10;
         let number = |at: usize| first.wrapping_add(at as u32);
         let pieces: Vec<(usize, &[u8])> =

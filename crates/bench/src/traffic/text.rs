@@ -7,8 +7,8 @@ use super::{Skipped, reason};
 /// Longest line that is kept.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the next line without its end into `line`. Longer lines are left out. Bytes that are not UTF-8 are replaced.
-/// Returns `None` at the end.
+/// Reads the next line, without its line break; `None` at the end. Lines that are too long are left out. Bytes that are
+/// not UTF-8 are replaced.
 ///
 /// # Errors
 /// Those of the reader.

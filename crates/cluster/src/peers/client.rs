@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// A peer of a version that knows only points goes on to answer those.
+    /// A peer of a version that knows only points still answers those.
     #[tokio::test]
     async fn an_older_peer_has_no_events() {
         let registry = Registry::new();

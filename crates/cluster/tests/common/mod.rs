@@ -88,7 +88,7 @@ pub(crate) struct FakeOutbox {
     pub(crate) released_ms: AtomicI64,
     /// The last timestamp of a row, in microseconds since the epoch.
     pub(crate) last_us: AtomicI64,
-    /// Whether the servers are said to keep a commit log.
+    /// What the servers answer when asked whether they keep a commit log.
     pub(crate) is_durable: AtomicBool,
 }
 

@@ -63,12 +63,12 @@ fn creates(caches: &[&Instance], draft: &mut Draft<'_>) {
             Some(None) => {
                 return draft.set("engine.max_creates_per_minute", Value::Number(0), key.at());
             }
-            _ => return draft.error(key.at(), format!("{:?} is no number from 0 on", key.value)),
+            _ => return draft.error(key.at(), format!("{:?} is not a number of 0 or more", key.value)),
         }
         from = from.or(Some(key));
     }
     match from {
-        // Carbon creates nothing then; our 0 is no limit.
+        // With 0, carbon creates nothing; with our 0, creations have no limit.
         Some(key) if total == 0 => draft.text("engine.max_creates_per_minute", "none", key.at()),
         Some(key) => draft.set("engine.max_creates_per_minute", Value::Number(total), key.at()),
         None => {}

@@ -30,7 +30,7 @@ pub(crate) struct Part {
     pub(crate) stages: Vec<(usize, Range<u32>)>,
     /// The open windows are found too.
     pub(crate) with_open: bool,
-    /// What is read: a range of each old stage, then one of each of its new stages.
+    /// What to read: a range of each old stage, then one of each of the new stages.
     pub(crate) ranges: Vec<SlotRange>,
 }
 

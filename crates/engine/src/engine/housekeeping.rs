@@ -121,7 +121,7 @@ impl Engine {
         if inner.parts.journal.segments().iter().all(|segment| segment.number >= needed) {
             return;
         }
-        // Without its name a state row could not be told from that of a deleted metric.
+        // Without its name a state row could not be distinguished from that of a deleted metric.
         if let Err(error) = inner.parts.metadata.sync_names().await {
             tracing::warn!(
                 %error,

@@ -1,4 +1,4 @@
-//! Which metrics there are: adopted, asked about, forgotten and deleted.
+//! Adopts, forgets and deletes metrics, and says what is known of them.
 
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ pub struct QuotaUse {
     pub quota: String,
     /// The directory; `/` for everything.
     pub directory: String,
-    /// What it may have.
+    /// Its limits.
     pub limits: QuotaLimits,
     /// Nothing is refused, only counted.
     pub dry_run: bool,
@@ -184,7 +184,7 @@ impl Quotas {
 }
 
 impl Generation {
-    /// The account that a metric of this name counts for.
+    /// The account in which a metric of this name counts.
     pub(crate) fn account(&self, name: &str) -> Option<Arc<Account>> {
         let (position, directory) = self.rules.find(name)?;
         let mut accounts = self.lock();

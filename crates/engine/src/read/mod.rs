@@ -245,8 +245,8 @@ pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Opti
     finish(answer, column)
 }
 
-/// Like [`merge`], but xFilesFactor hides no value, and each value of a coarse stage comes with the sum and the number
-/// of its points.
+/// Like [`merge`], but xFilesFactor hides no value, and each value of a coarse stage has the sum and the number of its
+/// points beside it.
 fn weighed(
     answer: &HeadAnswer,
     column: &mut Column,

@@ -219,7 +219,7 @@ mod tests {
         points
     }
 
-    /// Every call looks at the points it concerns only, however many others there are.
+    /// A call visits only the points that it concerns, however many others there are.
     #[test]
     fn the_cost_of_a_call_does_not_depend_on_the_other_points() {
         let points = full();

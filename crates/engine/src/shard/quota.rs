@@ -9,7 +9,7 @@ use crate::shard::chunked::Chunked;
 use crate::shard::head_state::mark;
 use crate::stats::Reject;
 
-/// The number of a head whose metric was not looked at yet, or that has no metric.
+/// The number of a head whose metric was not checked yet, or that has no metric.
 const UNDECIDED: u32 = 0;
 /// The number of a head whose metric no quota applies to.
 const NONE: u32 = u32::MAX;

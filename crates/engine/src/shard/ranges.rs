@@ -69,7 +69,7 @@ impl Shard {
             Ok(_) => return Begun::Busy,
             Err(begun) => {
                 // Late points of the metric that wait in the journal are read only when pending ones have been stored,
-                // so storing must go on.
+                // so storing must continue.
                 let has_waiting = self.find(&begin.hash).is_some_and(|at| self.late.waiting.contains(at));
                 if matches!((&begun, begin.ask), (Begun::Busy, Ask::Begin)) && !has_waiting {
                     self.late.awaited.insert(begin.hash);

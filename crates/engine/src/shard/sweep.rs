@@ -7,8 +7,8 @@ use super::flush::Extent;
 use crate::shard::head_state::mark;
 use crate::shard::jobs::Flushes;
 
-/// A metric whose oldest unflushed point is in the current journal segment or in the one before still gets points, however
-/// old they are: a relay may be sending what it kept during an outage.
+/// A metric whose oldest unflushed point is in the current or the previous journal segment counts as active, however old
+/// the timestamps are: a relay may be sending what it kept during an outage.
 const FRESH_SEGMENTS: u32 = 2;
 
 /// The progress of a sweep.

@@ -22,7 +22,7 @@ use crate::worker::ShardCommand;
 
 /// The condition while new metrics cannot be written to the metadata store.
 pub(crate) const UNWRITTEN: &str = "new_metrics";
-/// It begins after so many failures in a row, which is after about three seconds.
+/// It begins after this many failures in a row, about three seconds after the first.
 const FAILURES_MAX: u32 = 6;
 
 /// Metrics in one call of the metadata store.
@@ -138,7 +138,7 @@ impl Gate {
         Self { shared, queue, shard, overflow }
     }
 
-    /// True if all metrics are queued.
+    /// True if no metric waits for room in the queue.
     pub(crate) fn is_drained(&self) -> bool {
         self.overflow.is_empty()
     }
@@ -248,8 +248,8 @@ async fn create(
             conditions.begin(
                 UNWRITTEN,
                 format!(
-                    "new metrics cannot be written to the table of names, and writing is retried; their points are \
-                     kept, and known metrics go on: {why}"
+                    "new metrics cannot be written to the table of names; retrying. Their points are kept, and known \
+                     metrics continue: {why}"
                 ),
             );
         }

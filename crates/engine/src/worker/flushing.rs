@@ -45,7 +45,7 @@ impl ShardWorker {
             0 => SWEEP_TICKS,
             ticks => ticks.min(SWEEP_TICKS),
         };
-        // A tick after a longer pause goes further, so that the sweep takes no longer.
+        // After a longer pause a tick sweeps more metrics, so that the whole sweep takes no longer.
         let pauses = (self.state.pause.as_millis() / WRITE_OUT.as_millis()) as u32;
         let heads = (self.shard.len() as u32 / ticks).max(64).saturating_mul(pauses);
         let heads = heads.min(4 * FLUSH_METRICS as u32);

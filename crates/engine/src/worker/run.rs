@@ -28,7 +28,7 @@ use crate::shard::{ApplyContext, ApplyStop, Shard};
 pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
 /// Pause between two ticks of a worker that has nothing to do.
 const QUIET_PAUSE: Duration = Duration::from_millis(100);
-/// A worker to which nothing has come for this long may be quiet.
+/// A worker that has received nothing for this long may be quiet.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of the journal that a tick reads again, about.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
@@ -63,7 +63,7 @@ pub(crate) struct Progress {
     /// When the last command or batch came.
     active: Instant,
     ticked: Instant,
-    /// Pause before the next tick, or before the one that is running.
+    /// Pause before the next tick or, during a tick, the one before it.
     pub(super) pause: Duration,
     /// The time since which some metric is due while none is being flushed.
     pub(super) due_since: Option<Instant>,
@@ -159,7 +159,7 @@ impl ShardWorker {
         }
     }
 
-    /// When the next tick is due. `comes`: a command or a batch was just handled; otherwise a tick has ended.
+    /// When the next tick is due. `comes` is true if a command or a batch was just handled, false if a tick has ended.
     fn next_tick(&mut self, comes: bool) -> Instant {
         let now = Instant::now();
         if comes {
@@ -172,7 +172,7 @@ impl ShardWorker {
         self.state.ticked + self.state.pause
     }
 
-    /// True if ticks only go on with the sweep and look at the time.
+    /// True if a tick only continues the sweep and checks the time.
     fn has_nothing_to_do(&self) -> bool {
         let state = &self.state;
         let is_busy = state.unapplied.is_some() || state.flush_all.is_some() || state.stopping.is_some();
@@ -390,7 +390,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Reads late points that wait in the journal again, when memory has room. A call reads little, so that it
+    /// Reads late points back from the journal, where they wait, once memory has room. A call reads little, so that it
     /// delays no points that arrive meanwhile.
     fn read_waiting(&mut self) {
         let Some(position) = self.shard.waits_from() else { return };
@@ -407,7 +407,10 @@ impl ShardWorker {
             Err(error) => {
                 if self.state.throttle.pass(self.clock.now_ms()).is_some() {
                     let error: &(dyn std::error::Error + 'static) = &error;
-                    tracing::error!(error, "failed to read the journal again; late points wait there");
+                    tracing::error!(
+                        error,
+                        "cannot read late points back from the journal; they wait there, and reading is retried"
+                    );
                 }
             }
         }

@@ -29,7 +29,7 @@ pub(super) enum Refused {
 }
 
 impl Refused {
-    /// All, in the order of their numbers, with their names.
+    /// All reasons with their names, in the order of their numbers.
     pub(super) const ALL: [(Self, &'static str); 11] = [
         (Self::FrameTooLarge, "frame_too_large"),
         (Self::HalfFrame, "half_frame"),

@@ -22,7 +22,7 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_DATAGRAMS: usize = 1024;
 
-/// Number of batches read at shutdown while senders go on sending. It is more than the kernel's buffer
+/// Number of batches read at shutdown while senders keep sending. It is more than the kernel's buffer
 /// holds.
 const LAST_BATCHES: usize = 64;
 

@@ -90,11 +90,11 @@ pub struct Intake {
 /// What points of KairosDB's and OpenTSDB's protocols have lost, as numbers of points.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses {
-    /// Their time was cut from milliseconds to seconds.
+    /// Points whose time was cut from milliseconds to seconds.
     pub cut: u64,
-    /// Their time to live was not kept.
+    /// Points whose time to live was not kept.
     pub with_ttl: u64,
-    /// They were whole numbers beyond 2⁵³.
+    /// Points whose value, a whole number beyond 2⁵³, was rounded.
     pub rounded: u64,
 }
 

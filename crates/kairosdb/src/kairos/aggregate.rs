@@ -24,12 +24,12 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// The amount after a change that holds for its sum as for its value, such as a multiplication.
+    /// Applies a change to the value and to the sum. It must be linear, like a multiplication.
     fn scaled(self, change: impl Fn(f64) -> f64) -> Self {
         Self { value: change(self.value), sum: change(self.sum), ..self }
     }
 
-    /// The amount with another value for each of its points.
+    /// Gives each of the points this value.
     fn with_value(self, value: f64) -> Self {
         Self { value, sum: value * f64::from(self.count), ..self }
     }
@@ -152,7 +152,7 @@ pub struct Span<'a> {
     pub start_ms: i64,
     /// The last time or now, whichever is earlier.
     pub end_ms: i64,
-    /// The zone of calendars.
+    /// The time zone in which days, weeks, months and years begin.
     pub zone: &'a TimeZone,
     /// Maximum number of points that an aggregator may make.
     pub points_max: usize,

@@ -11,7 +11,7 @@ use super::query::{Metric, Query};
 use crate::json::write_number;
 use crate::names;
 
-/// Maximum number of steps for a metric: points that go through an aggregator, a grouping or a bin. This many take some
+/// Maximum number of steps for a metric. A step is one point in one aggregator, grouping or bin. This many take some
 /// seconds.
 const STEPS_MAX: u64 = 1_000_000_000;
 
@@ -71,12 +71,14 @@ pub fn metric(
     Ok(out)
 }
 
-/// Refuses what would keep a thread busy for minutes.
+/// Refuses a query that would keep a thread busy for minutes.
 fn check_work(metric: &Metric, points: usize) -> Result<(), String> {
     let groupings = metric.group_by.iter().map(GroupBy::cost).sum::<u64>();
     let each = groupings.saturating_add(metric.aggregators.len() as u64);
     if each.saturating_mul(points as u64) > STEPS_MAX {
-        return Err(format!("{points} points are too many for so many aggregators, groupings and bins"));
+        return Err(format!(
+            "{points} points are too many for this number of aggregators, groupings and bins"
+        ));
     }
     Ok(())
 }

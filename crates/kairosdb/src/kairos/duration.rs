@@ -1,4 +1,4 @@
-//! Durations and numbers of requests.
+//! The durations and whole numbers in requests.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) fn at_least(least: i64, value: &Value) -> Result<Duration, String> {
     Ok(Duration { value: count, unit })
 }
 
-/// What is wrong with the name of a unit.
+/// The message for an unknown name of a unit.
 pub(super) fn no_unit(name: &str) -> String {
     format!(
         "{name} is not a valid time unit, must be one of MILLISECONDS,SECONDS,MINUTES,HOURS,DAYS,WEEKS,MONTHS,YEARS"

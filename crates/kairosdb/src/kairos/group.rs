@@ -64,7 +64,7 @@ impl GroupBy {
         matches!(self, Self::Tag(_))
     }
 
-    /// The work for a point, in steps of an aggregator.
+    /// The work for each point, in units of what an aggregator does for a point.
     pub(super) fn cost(&self) -> u64 {
         match self {
             Self::Bin(bins) => 1 + bins.len() as u64,

@@ -40,8 +40,8 @@ impl Calendar<'_> {
         }
     }
 
-    /// The start of the bucket that holds `ms`, counted on from the start of an earlier bucket. `None` if buckets are of
-    /// days or longer, which have no fixed length, or beyond all calendars.
+    /// The start of the bucket that holds `ms`, counted from the start of an earlier bucket. `None` if buckets have no
+    /// fixed length (days and longer), or if the time is beyond the calendar.
     pub(super) fn ahead(&self, start: &Zoned, ms: i64) -> Option<Zoned> {
         if self.is_of_days() {
             return None;

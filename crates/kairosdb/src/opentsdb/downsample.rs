@@ -305,7 +305,7 @@ mod tests {
         let hours = apply("1hc-count");
         let floored = points.iter().map(|(ms, value)| (ms / HOUR * HOUR, *value));
         assert_eq!(hours, floored.collect::<Points>());
-        // Minutes that do not divide an hour are counted on from the first bucket, which begins after the first point.
+        // Minutes that do not divide an hour are counted from the first bucket, which begins after the first point.
         let sevens = apply("7mc-sum");
         assert_eq!(sevens.len(), points.len() - 1);
         assert!(sevens.iter().all(|(ms, _)| (ms - sevens[0].0) % 420_000 == 0));

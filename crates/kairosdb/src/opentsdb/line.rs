@@ -203,7 +203,7 @@ fn time_ms(text: &str, is_milliseconds: bool) -> Option<i64> {
     if is_milliseconds || time >= MILLISECONDS_FROM { Some(time) } else { Some(time * 1000) }
 }
 
-/// The words of a line, as places in it.
+/// The words of a line, one after the other, as ranges of bytes in it.
 struct Words<'a> {
     line: &'a str,
     at: usize,
@@ -214,7 +214,7 @@ impl Iterator for Words<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Place> {
-        // Nearly all bytes are above the blank: one comparison tells.
+        // Nearly all bytes are above the blank, so one comparison is usually enough.
         let is_blank = |byte: u8| byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\r');
         let rest = &self.line.as_bytes()[self.at..];
         let from = rest.iter().position(|byte| !is_blank(*byte))?;

@@ -148,7 +148,7 @@ impl Directory {
         parents.iter().try_for_each(|parent| sync_dir(parent))
     }
 
-    /// Notes that a file was copied, for a run that goes on after an interruption.
+    /// Notes that a file was copied, for a run that continues after an interruption.
     pub(crate) fn note_copied(&self, identity: &str, sha256: &str) -> io::Result<()> {
         let mut file = File::options().append(true).create(true).open(self.dir.join(COPIED))?;
         writeln!(file, "{sha256} {identity}")

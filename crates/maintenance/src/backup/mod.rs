@@ -2,7 +2,7 @@
 //! their files, verified and restored. `docs/formats/backup.md` describes the directory, `docs/decisions/backup.md` the
 //! reasons.
 //!
-//! Works on files only. Which files belong to one moment says [`DataFiles`], which the binary implements. Start at
+//! Works on files only. [`DataFiles`], which the binary implements, says which files belong to one moment. Start at
 //! [`take::take`] and [`restore::restore`].
 
 pub mod directory;
@@ -24,7 +24,7 @@ pub trait DataFiles: Send + Sync + Debug {
     /// The data directory.
     fn dir(&self) -> &Path;
 
-    /// Bytes that must stay free on its disk, so that the journal and the store can go on.
+    /// Bytes that must stay free on its disk, so that the journal and the store can continue.
     fn min_free_bytes(&self) -> u64;
 
     /// Holds the files as they are now: what was in the journal when the call began is in them. Blocks for a moment.
@@ -55,9 +55,9 @@ pub struct Held {
 pub struct HeldFile {
     /// Its path in the data directory.
     pub name: PathBuf,
-    /// Where it can be read.
+    /// The path at which its content can be read.
     pub at: PathBuf,
-    /// How much of it belongs to the moment.
+    /// How many of its bytes existed at the moment of the backup.
     pub bytes: u64,
     /// The XXH3 checksum that the content has if it is not damaged.
     pub xxh3: Option<u128>,
@@ -107,7 +107,7 @@ pub enum BackupError {
         cause: io::Error,
     },
     /// The store or the journal cannot hold its files.
-    #[error("cannot hold the files of the data directory: {0}")]
+    #[error("cannot keep the files of the data directory in place for the backup: {0}")]
     Hold(String),
 }
 

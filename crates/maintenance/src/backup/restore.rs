@@ -115,7 +115,7 @@ pub fn restore(
     Ok(verified)
 }
 
-/// Refuses a directory that something else is in.
+/// Refuses a directory that already holds something else.
 fn check_target(to: &Path) -> Result<(), BackupError> {
     match fs::metadata(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -18,7 +18,7 @@ use crate::verb::Tracker;
 
 /// Room for the manifest and the directories of objects.
 const SLACK_BYTES: u64 = 4 << 20;
-/// Free space is looked at after this many copied bytes.
+/// Free space is checked after this many copied bytes.
 const LOOK_AFTER_BYTES: u64 = 64 << 20;
 /// Damaged files in the answer.
 const DAMAGED_MAX: usize = 100;
@@ -29,7 +29,7 @@ const DAMAGED_MAX: usize = 100;
 pub struct Order {
     /// The directory of the backup.
     pub dir: PathBuf,
-    /// Remove all but so many generations afterwards.
+    /// Remove all but this many generations afterwards.
     pub keep: Option<u32>,
     /// Count what would be copied and write nothing.
     pub dry_run: bool,
@@ -235,8 +235,8 @@ fn copy_all(
     Ok(())
 }
 
-/// Fails if the disk of the backup has no room for so many more bytes. If it is the disk of the data directory too, what
-/// the store and the journal need to go on stays free.
+/// Fails if the disk of the backup has no room for `bytes` more. If the data directory is on the same disk, the space that
+/// the store and the journal need to continue must stay free too.
 fn check_room(directory: &Directory, held: &Held, bytes: u64) -> Result<(), BackupError> {
     let Some(free_bytes) = free_at(directory.path()) else { return Ok(()) };
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();

@@ -23,7 +23,7 @@ use crate::import::name_hash;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};
 
-/// The entry of the list that says that the old name is a metric. No name has a blank.
+/// The entry of the list that says that the old name is a metric. It has a space, so it cannot be a name.
 const IS_METRIC: &str = "is metric";
 
 /// What is copied, and how.
@@ -119,8 +119,8 @@ fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbErr
     DoneList::open((!plan.dry_run).then_some(path), &made_for, verb)
 }
 
-/// The metrics that the old name means: the metric with this name and the tagged series of this name, else all below. A
-/// run that goes on takes the name as the run before: its metric may be gone by now.
+/// The metrics that the old name means: the metric and the tagged series with this name or, if there are none, all below.
+/// A run that continues takes the name as the run before did, because its metric may be gone by now.
 async fn find(
     mapping: &Mapping,
     done: &mut DoneList,
@@ -155,7 +155,7 @@ async fn add(which: &Which, work: &Work, names: &mut BTreeSet<String>) -> Result
     Ok(())
 }
 
-/// Adds tagged series. Where tags are not in memory, nobody can find them.
+/// Adds tagged series. A process without tags in memory cannot find them, and adds none.
 async fn add_tagged(
     which: &Which,
     work: &Work,

@@ -23,7 +23,7 @@ pub struct CopiesReport {
     pub stored: u64,
     /// Those whose slot was known already under the new name.
     pub kept: u64,
-    /// Windows folded anew from points of both.
+    /// Windows folded again from points of both.
     pub folded: u64,
     /// Slots and windows that have expired, or that no stage of the new metric takes.
     pub left_out: u64,

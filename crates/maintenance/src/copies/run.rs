@@ -17,11 +17,11 @@ use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 use crate::verbs::delete::{self, Deleted};
 
-/// Metrics that are copied together, at most. They are held still meanwhile.
+/// Maximum number of metrics that are copied together. Their heads are held still meanwhile.
 const BATCH: usize = 64;
-/// Slots of their stages, at most: about so many are in memory.
+/// Maximum number of slots of their stages. About this many are in memory.
 const BATCH_SLOTS: u64 = 2 << 20;
-/// How often a copy is asked for that is to get another retention, and of which points are on their way to the store.
+/// Attempts to copy a metric that gets another retention while points of it are on their way to the store.
 const BUSY_TRIES: u32 = 8;
 /// Pause between two of them.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -196,7 +196,7 @@ impl<'a> Run<'a> {
             refused.for_each(|(copy, report)| refuse(&mut self.report, copy, &report.refused));
         }
         for (copy, _) in copies.iter().zip(&reports).filter(|(_, report)| report.stays) {
-            let text = "its copy is whole, but points of it go on coming; change its senders and give the same command again";
+            let text = "its copy is whole, but points keep coming; change the senders and give the same command again";
             self.report.skips.note("stays", &copy.from, text);
         }
         deleted

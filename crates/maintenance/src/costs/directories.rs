@@ -22,7 +22,7 @@ pub struct Counts {
     pub stored_bytes: Option<u64>,
     /// Those that nobody wrote.
     pub unwritten: u64,
-    /// Those that nobody read; `None` if nobody can tell.
+    /// Those that nobody read; `None` if this is unknown.
     pub unread: Option<u64>,
     /// Those that nobody wrote and nobody read.
     pub both: Option<u64>,
@@ -84,7 +84,7 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    /// Directories so many components below `under`, "" for the top.
+    /// Directories that are `depth` components below `under` ("" for the top).
     pub(super) fn new(under: &str, depth: usize) -> Self {
         let counted = [HashMap::new(), HashMap::new()];
         Self { under: under.to_owned(), depth, counted_max: COUNTED_MAX, counted, dropped: 0 }

@@ -69,7 +69,7 @@ pub struct Tags {
 /// What costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Costs {
-    /// What was looked at.
+    /// The numbers of all metrics that were checked.
     pub total: Counts,
     /// The tagged series of that, which are in no directory.
     pub tagged: Counts,
@@ -83,7 +83,7 @@ pub struct Costs {
     pub newest: Vec<Newest>,
     /// Metrics without a point since `since`.
     pub unwritten: Unused,
-    /// Metrics that nobody read since then; `None` if nobody can tell.
+    /// Metrics that nobody read since then; `None` if this is unknown.
     pub unread: Option<Unused>,
     /// Those that are both.
     pub both: Option<Unused>,
@@ -147,7 +147,7 @@ pub async fn measure(
     })
 }
 
-/// Which metrics are unread, or why nobody can tell.
+/// Which metrics are unread, or why this is unknown.
 async fn unread(work: &Work, question: &Question, now: i64) -> Result<Result<Unread, String>, VerbError> {
     if !question.reads_are_noted {
         return Ok(Err("the store does not note which metrics are read".to_owned()));

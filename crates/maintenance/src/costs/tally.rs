@@ -17,10 +17,10 @@ const EXAMPLES_MAX: usize = 5;
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) rows: Vec<MetricRow>,
-    /// What the points of each take; empty if that is not measured.
+    /// The bytes that the points of each metric take; empty if they are not measured.
     pub(super) stored: Vec<u64>,
     pub(super) unwritten: Vec<bool>,
-    /// Empty if nobody can tell.
+    /// Empty if this is unknown.
     pub(super) unread: Vec<bool>,
 }
 

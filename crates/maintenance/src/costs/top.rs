@@ -12,7 +12,7 @@ pub(super) struct Top<T: Ord> {
 }
 
 impl<T: Ord> Top<T> {
-    /// Keeps at most so many.
+    /// Keeps at most `most` items.
     pub(super) fn new(most: usize) -> Self {
         Self { most, heap: BinaryHeap::new() }
     }

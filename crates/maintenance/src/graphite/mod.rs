@@ -27,7 +27,8 @@ use crate::verbs::graphite::ImportGraphite;
 const DONE_LIST: &str = "import-graphite.list";
 /// Metrics that a worker takes at a time.
 const CHUNK: usize = 100;
-/// Times of the options are compared by the day: periods like `30d` move on between a run and the one that goes on.
+/// Times in the options of two runs are compared by the day: a period like `30d` means a later time in the run that
+/// continues.
 const DAY: i64 = 86_400;
 
 /// Imports.

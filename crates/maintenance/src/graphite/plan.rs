@@ -1,7 +1,7 @@
 //! What to ask a server for, stage by stage, and where the points of an answer go. Pure.
 //!
-//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So each stage is
-//! asked for once, from the begin of its reach until now.
+//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So there is one
+//! request for each stage, from the oldest time that the stage holds until now.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +220,7 @@ mod tests {
         let froms: Vec<i64> = asked.iter().map(|request| NOW - request.range.from).collect();
         assert_eq!(froms, [7200, 86_460]);
         assert!(asked.iter().all(|request| request.range.until == NOW - 3600));
-        // Nothing of the fine stage is as old.
+        // The fine stage has nothing that old.
         let part = Part { from: None, until: Some(NOW - 90_000) };
         let asked = requests(config.retention.stages(), NOW, part);
         assert_eq!(asked.iter().map(|request| request.resolution).collect::<Vec<_>>(), [3600]);

@@ -69,7 +69,7 @@ pub(crate) async fn heard<T>(
     match work.stop().run_until_cancelled(call).await {
         None => Err(VerbError::Cancelled),
         Some(Err(SourceError::Away(why))) => {
-            Err(VerbError::Failed(format!("{why}. Give the same command again later: it goes on")))
+            Err(VerbError::Failed(format!("{why}. Give the same command again later: it continues")))
         }
         Some(answer) => Ok(answer),
     }

@@ -26,7 +26,7 @@ pub struct SourceRange {
     pub from: i64,
     /// The last one.
     pub until: i64,
-    /// The time that the server is to take for now, if it can.
+    /// The time that the server should use as now, if it supports that.
     pub now: i64,
 }
 
@@ -35,7 +35,7 @@ pub struct SourceRange {
 pub struct SourceSeries {
     /// Its name, as it was asked for.
     pub name: String,
-    /// Seconds between two points; 0 if the answer does not tell.
+    /// Seconds between two points; 0 if the answer does not say.
     pub step: u32,
     /// Known points, in the order of time.
     pub points: Vec<(i64, f64)>,

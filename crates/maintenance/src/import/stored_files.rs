@@ -1,5 +1,5 @@
 //! The list of files that were stored, each with its size and the time of its last change, so that a run that was
-//! killed goes on, and a second run takes only changed files.
+//! killed continues, and a second run takes only changed files.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};

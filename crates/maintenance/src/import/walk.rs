@@ -105,7 +105,7 @@ impl Walk<'_> {
         let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
         let is_hidden = !is_root && name.starts_with(b".");
         if is_hidden && (metadata.is_dir() || is_whisper) {
-            let text = "its name begins with a dot, as that of no file of carbon; to import it, name it on the command line";
+            let text = "its name begins with a dot, and carbon makes no such files; to import it, name it on the command line";
             self.problem(path, "hidden", text);
         } else if metadata.is_dir() {
             self.directory(path, (metadata.dev(), metadata.ino()));

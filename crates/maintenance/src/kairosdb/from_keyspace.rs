@@ -175,8 +175,8 @@ impl Reader<'_> {
     }
 }
 
-/// The times of the rows that begin in a range, and of the last row before it. A keyspace of version 1.3 may have longer
-/// rows than [`WIDTH_MS`], so that the last one may have points of the range.
+/// The start times of the rows that begin in a range, and of the last row before it. A keyspace of version 1.3 may have
+/// rows that are longer than [`WIDTH_MS`], so that last row may have points of the range.
 fn rows_within(times: Vec<i64>, from: i64, until: i64) -> Vec<i64> {
     let before = times.iter().copied().filter(|time| *time < from).max();
     times.into_iter().filter(|time| Some(*time) == before || (from..=until).contains(time)).collect()
@@ -188,7 +188,7 @@ fn take_row(
     stream: &mut Stream,
     (key, damaged, entry): (Vec<u8>, u64, Result<Entry, String>),
 ) -> Result<(), VerbError> {
-    // A row that goes on from the page before counts once.
+    // A row that continues from the page before counts once.
     let is_new = stream.last != key;
     splitter.report().rows += u64::from(is_new);
     let is_unlisted = is_new && listed.is_some_and(|listed| !listed.contains(&xxh3_64(&key)));

@@ -2,7 +2,7 @@
 //!
 //! First everything is read once and divided by series into files (`scratch`), because the points of one series stand
 //! far apart there and a window has to be folded from all of them. Then each file is stored (`part`). A run that was
-//! killed goes on where it was. The reasons are in `docs/decisions/kairosdb-import.md`.
+//! killed continues where it stopped. The reasons are in `docs/decisions/kairosdb-import.md`.
 
 mod files;
 mod from_files;

@@ -35,7 +35,7 @@ const RECORD_POINTS: usize = 1 << 16;
 
 const STATE: &str = "state.json";
 
-/// Where reading goes on.
+/// Where reading continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Position {
     /// The file, the part of the token ring, or the metric.
@@ -47,7 +47,7 @@ pub(super) struct Position {
 /// How far a run has come.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct State {
-    /// The parameters that decide what the files hold. With others a run begins anew.
+    /// The parameters that decide what the files hold. With other parameters a run begins again.
     made_for: serde_json::Value,
     /// What was read up to here.
     pub(super) position: Position,
@@ -239,7 +239,7 @@ impl Scratch {
         }
     }
 
-    /// Makes sure that a run that is killed from here on goes on at `position`.
+    /// Makes sure that a run that is killed from here on continues at `position`.
     ///
     /// # Errors
     /// If it cannot be written.

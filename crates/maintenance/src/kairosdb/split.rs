@@ -11,7 +11,7 @@ use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::kairosdb::ImportKairosdb;
 
-/// Points between two moments from which a killed run can go on.
+/// A killed run can continue from a position that is saved after each this many points.
 const CHECKPOINT_POINTS: u64 = 16 << 20;
 
 /// Takes points and writes them to the parts of their series.
@@ -63,7 +63,7 @@ impl Splitter {
         Ok(Self { scratch, skipped, filter: Filter::new(plan), work: work.clone(), since_checkpoint: 0 })
     }
 
-    /// Where reading goes on.
+    /// Where reading continues.
     pub(super) fn position(&self) -> Position {
         self.scratch.state().position
     }
@@ -112,7 +112,7 @@ impl Splitter {
         self.since_checkpoint >= CHECKPOINT_POINTS
     }
 
-    /// Makes sure that a run that is killed from here on goes on at `position`.
+    /// Makes sure that a run that is killed from here on continues at `position`.
     pub(super) fn checkpoint(&mut self, position: Position) -> Result<(), VerbError> {
         self.since_checkpoint = 0;
         self.skipped.flush()?;

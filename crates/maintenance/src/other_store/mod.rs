@@ -28,7 +28,7 @@ const DONE_LIST: &str = "import-store.list";
 pub(crate) async fn import(plan: &ImportStore, work: &Work) -> Result<ImportStoreReport, VerbError> {
     let began = Instant::now();
     let list = (!plan.dry_run).then(|| work.dir.join(DONE_LIST));
-    // Before the other store is opened, which the first of two runs has locked.
+    // This check comes before the other store is opened: of two runs, the first has locked that store.
     let done = DoneList::lock(list, ImportStore::NAME)?;
     work.progress.begin("opening the other store", None);
     let source = work.other_stores.open(&plan.file, &plan.directory).await?;

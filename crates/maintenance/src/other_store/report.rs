@@ -11,9 +11,9 @@ use crate::counts::{HistoryCounts, SkipCounts};
 pub struct ImportStoreReport {
     /// The store that was read.
     pub source: String,
-    /// Metrics of it that were asked for.
+    /// Metrics of that store that were selected.
     pub metrics: u64,
-    /// Those of them that a run before this one has stored, which was cut off.
+    /// Selected metrics that an earlier run, which was cut off, had stored.
     pub stored_before: u64,
     /// Metrics that were deleted in the source meanwhile.
     pub gone: u64,

@@ -16,9 +16,9 @@ use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 use crate::verbs::other_store::ImportStore;
 
-/// Metrics that are read and stored together, at most.
+/// Maximum number of metrics that are read and stored together.
 const BATCH: usize = 64;
-/// Slots of their stages, at most: about so many are in memory, for each worker.
+/// Maximum number of slots of their stages. Each worker has about this many in memory.
 const BATCH_SLOTS: u64 = 1 << 20;
 /// Metrics of one page of the list of all.
 const PAGE: usize = 10_000;

@@ -11,7 +11,7 @@ use crate::verb::VerbError;
 /// A store that metrics are read from.
 #[async_trait]
 pub trait SourceStore: Send + Sync {
-    /// Which store it is, for messages and for the list of a run that goes on.
+    /// Which store it is, for messages and for the list of a run that continues.
     fn identity(&self) -> String;
 
     /// Returns one page of all metrics, as [`MetadataStore::scan`](plumbago_store::MetadataStore::scan).

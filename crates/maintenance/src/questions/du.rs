@@ -11,9 +11,9 @@ use crate::verb::{VerbError, Work};
 
 /// Most directories and metrics in one answer.
 const NODES_MAX: usize = 100_000;
-/// What BigGraphite takes for the size of a point in Cassandra's tables.
+/// The size of a point in Cassandra's tables, in bytes, as BigGraphite estimates it.
 pub(crate) const POINT_BYTES: u64 = 24;
-/// The directory that everything is below.
+/// The directory above all others.
 const ROOT: &str = "/";
 
 /// Measures the metrics and directories that match a glob.
@@ -31,9 +31,9 @@ pub struct Size {
     pub path: String,
     /// How many metrics it has.
     pub metrics: u64,
-    /// What their points take, in bytes.
+    /// The size of their points in bytes.
     pub bytes: u64,
-    /// True if the bytes are not measured: they are what full stages would take.
+    /// True if the bytes are not measured but computed, for full stages.
     pub estimated: bool,
     /// The quota that counts for the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,9 +10,9 @@ use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Most namespaces of a question.
+/// Most namespaces in a question.
 const NAMESPACES_MAX: usize = 10_000;
-/// The namespace of everything, if none is given.
+/// The name of the only namespace if none is given.
 const TOTAL: &str = "total";
 /// The namespace of metrics that are in no other.
 const NONE: &str = "none";
@@ -21,9 +21,10 @@ const NONE: &str = "none";
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stats {
-    /// The namespaces. The first whose pattern matches has the metric. None for a single one, `total`.
+    /// The namespaces. A metric belongs to the first whose pattern matches. If the list is empty, all metrics are in one
+    /// namespace, `total`.
     pub namespaces: Vec<Namespace>,
-    /// Also adds up the bytes.
+    /// Whether the bytes are added up too.
     pub bytes: bool,
 }
 
@@ -33,23 +34,23 @@ pub struct Stats {
 pub struct Namespace {
     /// Its name.
     pub name: String,
-    /// A regular expression of Python's that matches from the begin of the name, as in BigGraphite.
+    /// A regular expression in Python's syntax that matches from the beginning of the name, as in BigGraphite.
     pub pattern: String,
 }
 
-/// What a namespace has.
+/// The numbers of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSize {
     /// The namespace; `none` for the metrics that match no pattern.
     pub namespace: String,
     /// How many metrics it has.
     pub metrics: u64,
-    /// How many points they have when all their stages are full.
+    /// How many points the metrics have when all their stages are full.
     pub points: u64,
-    /// What their points take, in bytes, if that was asked for.
+    /// The size of the points in bytes, if it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// True if the bytes are not measured: they are what full stages would take.
+    /// True if the bytes are not measured but computed, for full stages.
     pub estimated: bool,
     /// True if tagged series are not counted, because the process has no names in memory.
     pub without_tagged: bool,
@@ -62,7 +63,7 @@ impl Question for Stats {
 
     fn check(&self) -> Result<(), String> {
         if self.namespaces.len() > NAMESPACES_MAX {
-            return Err(format!("there are more than {NAMESPACES_MAX} namespaces"));
+            return Err(format!("there are too many namespaces; the limit is {NAMESPACES_MAX}"));
         }
         self.patterns().map(drop)
     }
@@ -98,13 +99,13 @@ impl Stats {
     fn patterns(&self) -> Result<Vec<Pattern>, String> {
         let compile = |Namespace { name, pattern }: &Namespace| {
             Pattern::new(&format!("\\A(?:{pattern})"))
-                .map_err(|error| format!("the pattern of {name} is no regular expression: {error}"))
+                .map_err(|error| format!("the pattern of {name} is not a regular expression: {error}"))
         };
         self.namespaces.iter().map(compile).collect()
     }
 }
 
-/// What was counted so far.
+/// The counts so far.
 struct Tally {
     patterns: Vec<Pattern>,
     /// A size for each pattern, and one for what matches none of them.

@@ -19,7 +19,7 @@ const EXAMPLES_MAX: usize = 5;
 /// When a trial ends, even if it has not seen all metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most metrics that it looks at.
+    /// Most metrics that it checks.
     pub metrics_max: u64,
     /// When it ends.
     pub until: Instant,
@@ -45,7 +45,7 @@ pub struct SectionUse {
 /// What the rules would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// Metrics that were looked at.
+    /// Metrics that were checked.
     pub metrics: u64,
     /// False if a limit ended the trial before it had seen all metrics.
     pub complete: bool,

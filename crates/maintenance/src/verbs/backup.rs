@@ -69,6 +69,8 @@ fn count(registry: &Registry, result: &Result<Taken, BackupError>) {
             copied_bytes = taken.copied_bytes,
             "a backup was taken"
         ),
-        Err(error) => tracing::warn!(%error, "a backup failed; the same command again uses what was copied"),
+        Err(error) => {
+            tracing::warn!(%error, "a backup failed; give the same command again: it uses what was copied")
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Settings {
 pub struct Clean {
     /// Metrics without a point for this many seconds are deleted; `None` for the configured time.
     pub max_age_seconds: Option<u64>,
-    /// How the jobs run.
+    /// Options of the jobs.
     #[serde(flatten)]
     pub settings: Settings,
 }
@@ -77,7 +77,7 @@ impl Verb for Clean {
 pub struct Repair {
     /// Correct these windows, instead of rows and directories.
     pub windows: Option<Selection>,
-    /// How the jobs run.
+    /// Options of the jobs.
     #[serde(flatten)]
     pub settings: Settings,
 }

@@ -63,13 +63,13 @@ pub struct Deleted {
     pub directories: u64,
     /// A few of the names.
     pub examples: Vec<String>,
-    /// Nothing was deleted, because so many want a confirmation.
+    /// Nothing was deleted, because this many metrics need a confirmation.
     pub wants_confirmation: bool,
     /// Of a range: the points in it. Only a dry run counts those in the store.
     pub points: u64,
     /// Of a range: windows of coarser stages within it, as a dry run counts them.
     pub windows: u64,
-    /// Of a range: windows at its borders that were folded anew from what is left.
+    /// Of a range: windows at its borders that were folded again from what is left.
     pub folded: u64,
     /// Of a range: windows at its borders that stay as they are, because the points they were folded from have expired.
     pub kept: u64,
@@ -133,7 +133,7 @@ impl Delete {
         })
     }
 
-    /// Whether the selection is one that nobody types by mistake and means.
+    /// Whether so much is selected that the command needs a confirmation.
     fn is_large(&self, metrics: u64) -> bool {
         let first = self.which.glob.as_deref().map(|glob| glob.split('.').next().unwrap_or(glob));
         let is_everything =

@@ -18,7 +18,7 @@ const WORKERS_MAX: usize = 64;
 pub struct ImportStore {
     /// The configuration of the other store, as an absolute path.
     pub file: PathBuf,
-    /// Where a data directory is looked for that it names by a relative path; an absolute path.
+    /// The directory that a relative `data_dir` in it starts from, as an absolute path.
     pub directory: PathBuf,
     /// Only metrics that match one of these globs; empty for all.
     pub globs: Vec<String>,

@@ -18,15 +18,15 @@ use crate::report::{EXAMPLES_MAX, Report};
 use crate::select::{self, Which};
 use crate::verb::{Verb, VerbError, Work};
 
-/// Metrics that are looked at and changed together, at most.
+/// Maximum number of metrics that are checked and changed together.
 const BATCH: usize = 1000;
-/// While the process has other work: so many, so that it is not held up for long.
+/// The same while the process has other work, which must not wait for long.
 const BESIDE: usize = 100;
-/// With a rate, the metrics of a second are changed in so many batches.
+/// With a rate, the metrics of one second are changed in this many batches.
 const BATCHES_A_SECOND: usize = 4;
-/// Names that are looked at without a pause for other tasks: the patterns of rules may take long.
+/// Names that are matched without a pause for other tasks. The patterns of rules may take long.
 const LOOKED_AT: usize = 64;
-/// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
+/// Attempts for a metric whose points are on their way to the store. Each waits some seconds.
 const BUSY_TRIES: u32 = 8;
 /// Pause between two of them.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ impl Batches {
         Self { rate: Rate::new(rate.unwrap_or(most)), pace, size }
     }
 
-    /// Waits until a batch may begin in which so many metrics change.
+    /// Waits until a batch of this many metrics may begin.
     async fn begin(&mut self, metrics: usize) {
         self.rate.take(metrics).await;
         if let Some(pace) = &mut self.pace {
@@ -116,7 +116,7 @@ pub struct Refused {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Applied {
-    /// Metrics that were looked at.
+    /// Metrics that were checked.
     pub metrics: u64,
     /// Metrics that changed.
     pub changed: u64,
@@ -345,7 +345,7 @@ fn spelled(config: &MetricConfig) -> String {
     format!("{} {} {}", config.retention.spelled(), config.aggregation, config.x_files_factor)
 }
 
-/// What a shorter retention loses: the times for which there is no stage of the same resolution or a finer one any more.
+/// What a shorter retention loses: the times that no stage of the same or a finer resolution covers any more.
 fn loss(old: &MetricConfig, new: &MetricConfig) -> String {
     let mut parts = Vec::new();
     if new.retention.duration() < old.retention.duration() {

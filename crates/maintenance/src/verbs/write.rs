@@ -20,7 +20,7 @@ pub struct Write {
     /// Seconds since the epoch; `None` for now.
     #[serde(default)]
     pub timestamp: Option<i64>,
-    /// Say where the point would be, and write nothing.
+    /// Only find out where the point would be stored, and write nothing.
     #[serde(default)]
     pub dry_run: bool,
 }

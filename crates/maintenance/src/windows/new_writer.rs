@@ -25,7 +25,7 @@ const NAME: &str = "repair_new_writer";
 pub struct RepairNewWriter {
     /// How windows are repaired.
     pub repair: RepairWindows,
-    /// The file that keeps what is done already.
+    /// The file that keeps the progress.
     pub file: PathBuf,
 }
 

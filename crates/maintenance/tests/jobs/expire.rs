@@ -62,7 +62,7 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
     {
         put_points(&store, name, NOW - days * DAY).await;
     }
-    // Written an hour ago by somebody of whom this process knows nothing.
+    // Written an hour ago by another process, of which this one knows nothing.
     put_points(&store, "e.fresh", NOW - 3600).await;
     store.touch("e.touched", (NOW - 10 * DAY) as u32);
     let state = |name: &str| StateRow { id: MetricId::of(name), bytes: vec![1] };

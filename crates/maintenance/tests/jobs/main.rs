@@ -137,7 +137,7 @@ async fn parts_share_the_work() {
     assert_eq!(scanned, all);
 }
 
-/// A job that is ended goes on where it was, also in a new process.
+/// A job that is ended continues where it stopped, also in a new process.
 #[tokio::test]
 async fn a_job_goes_on_where_it_was_ended() {
     let (store, wanted) = aged(12_000, 100).await;
@@ -299,7 +299,7 @@ async fn rows_that_no_reader_can_use_go() {
     assert_eq!(report.done["no_metadata"], 3);
     assert!(exists(&store, "a.broken").await);
 
-    // One creation comes to its end while the job waits to look again.
+    // One creation ends while the job waits to look again.
     let context = Context { live, settle: Duration::from_millis(300), ..context() };
     let running = tokio::spawn({
         let job = job.clone();
@@ -327,7 +327,7 @@ async fn rows_that_no_reader_can_use_go() {
     assert_eq!((lost.problem, i64::from(lost.created_on)), (None, NOW - DAY));
 }
 
-/// A store that fails now and then delays a job; one that stays away ends it, and it goes on later.
+/// A store that fails now and then delays a job; one that stays away ends it, and it continues later.
 #[tokio::test(start_paused = true)]
 async fn a_failing_store_delays_a_job() {
     #[derive(Debug)]

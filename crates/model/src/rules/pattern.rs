@@ -171,7 +171,7 @@ impl Pattern {
     }
 
     /// The next match at or after `at`. Behind an empty match only a longer one may begin at the same
-    /// character, and the search for others goes on at the next character.
+    /// character, and the search for others continues at the next character.
     fn next_match<'t>(&self, text: &'t str, at: &mut usize, is_behind_empty: bool) -> Found<'t> {
         if is_behind_empty {
             if let Some(longer) = self.longer_match(text, *at)? {

@@ -18,7 +18,7 @@ its windows, also what is only in memory. Points that arrive for OLD meanwhile g
 A new metric gets the settings of the old one, or the retention of --retention; the raw resolution has to be the same. Where
 NEW exists, the points of both are there afterwards, and what NEW has already stays, unless --overwrite is given.
 
-A run that was killed goes on if the same command is given.
+If a run was killed, the same command continues it.
 
 Examples:
   plumbago copy --dry-run servers.a servers.c       count what would be copied
@@ -27,8 +27,8 @@ Examples:
   plumbago copy --retention 60s:7d,1h:1y servers.a.load servers.d.load";
 
 const MOVE_EXAMPLES: &str = "\
-As `plumbago copy`, and OLD is deleted: each metric once its copy is whole and on the disk. Points that arrive for OLD
-meanwhile are copied too. A metric to which they go on coming stays, and is named. Points that arrive for OLD later make a new
+Like `plumbago copy`, but each metric of OLD is deleted once its copy is whole and on the disk. Points that arrive for OLD
+meanwhile are copied too. A metric whose points keep coming stays, and is named. Points that arrive for OLD later make a new
 metric, so change the senders first.
 
 A run that was killed leaves each metric whole under one of its names, or both. Give the same command again.
@@ -47,7 +47,7 @@ struct PlanArgs {
     /// Its new name
     #[arg(value_name = "NEW")]
     to: String,
-    /// The retention of the copies, like 60s:7d,1h:1y, also of those that exist; by default that of the metrics
+    /// Retention of the metrics at NEW, like 60s:7d,1h:1y, even of those that exist; by default that of OLD
     #[arg(long, value_name = "RETENTION")]
     retention: Option<String>,
     /// Let the points of OLD win over points that NEW has stored already
@@ -98,7 +98,7 @@ impl PlanArgs {
 /// # Errors
 ///
 /// If the configuration has errors, there is no such metric, a name cannot be used, or the store or the daemon fails.
-/// Metrics that were not copied are no error: the report counts and names them, and the exit code is 5.
+/// Metrics that were not copied are not an error: the report counts and names them, and the exit code is 5.
 pub fn copy(args: &CopyArgs, file: Option<&Path>) -> Result<(), Failure> {
     let verb = CopyMetrics { plan: args.plan.plan() };
     show("copied", &args.plan, verb::carry_out(&verb, verb::load(file)?)?)
@@ -129,7 +129,7 @@ fn summary(done: &str, report: &CopiesReport) -> String {
         (report.copied_before, "metrics copied by the run before this one"),
         (report.changed, "copies got the retention"),
         (report.kept, "slots left as they were: the new name had them already"),
-        (report.folded, "windows folded anew from points of both"),
+        (report.folded, "windows folded again from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the new metric takes them"),
         (report.deleted, "old names deleted"),
         (report.directories, "empty directories deleted"),

@@ -18,7 +18,7 @@ alone, and one that matches more than 1000 metrics, is deleted only with --yes. 
 points that another daemon has in memory may come after the deletion; stop the senders first.
 
 With --from or --until only that range goes, in all stages, and the names stay, also of metrics without a point left.
-Windows of coarser stages at its borders are folded anew from the points that are left. Where these have expired, the
+Windows of coarser stages at its borders are folded again from the points that are left. Where these have expired, the
 window stays as it is, and the answer says how many there are.
 
 Examples:
@@ -96,7 +96,7 @@ fn text(answer: &Deleted, args: &DeleteArgs) -> String {
         if args.dry_run {
             text.push_str(&format!(", {points} points and {windows} windows of coarser stages"));
         }
-        text.push_str(&format!("; {folded} windows at the borders folded anew"));
+        text.push_str(&format!("; {folded} windows at the borders folded again"));
         if *kept > 0 {
             text.push_str(&format!(
                 "; {kept} windows at the borders kept as they are, because the points they were folded from have expired"

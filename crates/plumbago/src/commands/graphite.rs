@@ -26,8 +26,8 @@ A new metric gets the settings of the storage rules, one that exists keeps its o
 unless --overwrite is given. Nothing but the number of requests limits what the server has to do: begin with few workers, or
 with --rate. A request that it has no time for is made again.
 
-A run that was killed goes on if the same command is given. If a daemon uses the data directory, it does the work, and the
-server must be reached from there.
+If a run was killed, the same command continues it. If a daemon uses the data directory, the daemon does the work, and must be
+able to reach the server.
 
 Examples:
   plumbago import-graphite --dry-run http://graphite.example 'servers.**'    count what would be stored
@@ -127,7 +127,7 @@ pub struct EventsArgs {
 /// # Errors
 ///
 /// If the configuration has errors, an option cannot be used, the server does not answer, or the store or the daemon
-/// fails. Metrics that were skipped are no error: the report counts and names them, and the exit code is 5.
+/// fails. Metrics that were skipped are not an error: the report counts and names them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-graphite.user")?;
@@ -191,7 +191,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
         (history.kept, "points left out: their slots were stored already"),
-        (history.folded, "windows folded anew from stored and imported points"),
+        (history.folded, "windows folded again from stored and imported points"),
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
     ];
     add_counts(&mut text, &counts);

@@ -14,16 +14,16 @@ use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
 A metric with tags becomes the series name;tag=value, with the settings of the storage rules. Write the rules first:
---dry-run tells for each of them what would be lost, and --suggest-rules prints rules that lose no more than cutting the
-milliseconds does. Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
+--dry-run says for each rule what would be lost, and --suggest-rules prints rules that lose nothing but the milliseconds.
+Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
 --overwrite is given. Files may be compressed with gzip.
 
 A keyspace is read whole, in the order of the token ring, or with --metric, --from or --until by KairosDB's indexes. Both
-generations of its tables are read. --dry-run of a whole keyspace also tells which rows no index lists.
+generations of its tables are read. --dry-run of a whole keyspace also says which rows no index lists.
 
-The points are first divided by series into files in the data directory, which take 16 bytes a point until the end. A run
-that was killed goes on if the same command is given. If a daemon uses the data directory, it does the work: the paths are
-those that it sees, and it has to be allowed to read them.
+The points are first divided by series into files in the data directory, which take 16 bytes a point until the end. If a
+run was killed, the same command continues it. If a daemon uses the data directory, the daemon does the work: the paths are
+those that it sees, and it must be allowed to read them.
 
 Examples:
   plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    before: which rules, and what each would lose
@@ -82,7 +82,7 @@ pub struct ImportArgs {
 /// # Errors
 ///
 /// If the configuration has errors, an option cannot be used, or the store or the daemon fails. Lines that cannot be
-/// read are no error: the report counts and names them, and the exit code is 5.
+/// read are not an error: the report counts and names them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let usage = |error| Failure::new(Exit::Usage, error);
@@ -133,7 +133,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         (report.with_ttl, "points had a time to live, which is not kept: the storage rules decide"),
         (history.stored, "points and windows stored, in all stages"),
         (history.kept, "points and windows left out: their slots were stored already"),
-        (history.folded, "windows folded anew from stored and imported points"),
+        (history.folded, "windows folded again from stored and imported points"),
         (
             report.other_settings,
             "series existed with other settings than the rules give now, and keep theirs",

@@ -13,9 +13,9 @@ use super::verb;
 use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
-A line is: name [retention [method [xFilesFactor]]], separated by blanks or tabs. Empty lines and those that begin with #
+A line is: name [retention [method [xFilesFactor]]], separated by spaces or tabs. Empty lines and those that begin with #
 are left out. A retention is written as here, 60s:1d,1h:1y, or as BigGraphite does, 1440*60s:8760*3600s. What a line lacks
-is that of the storage rules. The metrics have no points yet; with BigGraphite's tables, they show the points that are there.
+comes from the storage rules. The metrics have no points yet; with BigGraphite's tables, they show the points that are there.
 A metric that exists keeps its settings. If they differ from those of the list, it is counted and named.
 
 If a daemon uses the data directory, it does the work: the path is one that it sees, and it has to be allowed to read it.
@@ -51,7 +51,7 @@ pub struct ImportArgs {
 /// # Errors
 ///
 /// If the configuration has errors, the list cannot be read, or the store or the daemon fails. Lines that cannot be read
-/// are no error: the report counts and names them, and the exit code is 5.
+/// are not an error: the report counts and names them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let usage = |error| Failure::new(Exit::Usage, error);

@@ -24,8 +24,8 @@ A new metric gets the settings that it has there, or with --rules those of the s
 be the same. Where a metric exists, the points of both are there afterwards, and what is stored here stays, unless --overwrite
 is given. Nothing is counted twice, however often the command is given.
 
-A run that was killed goes on if the same command is given. If a daemon uses the data directory here, it does the work, and
-has to be allowed to read OTHER and what it names.
+If a run was killed, the same command continues it. If a daemon uses the data directory here, the daemon does the work, and
+must be allowed to read OTHER and the files that it names.
 
 Nothing is deleted in the other store. To move, import, compare, and delete there: plumbago --config OTHER delete GLOB
 
@@ -73,7 +73,7 @@ pub struct ImportArgs {
 /// # Errors
 ///
 /// If one of the configurations has errors, the other store is this one, is in use or cannot be opened, or the store or the
-/// daemon fails. Metrics that were skipped are no error: the report counts and names them, and the exit code is 5.
+/// daemon fails. Metrics that were skipped are not an error: the report counts and names them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     // The process that imports reads this file again. Reading it here first gives its errors their exit code.
@@ -106,7 +106,7 @@ fn summary(report: &ImportStoreReport) -> String {
         (report.without_points, "metrics have no points; their names and settings are taken"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),
         (history.kept, "slots left as they were: they were stored here already"),
-        (history.folded, "windows folded anew from points of both"),
+        (history.folded, "windows folded again from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the metric takes them"),
         (report.ahead, "points ahead of now"),
     ];

@@ -21,8 +21,8 @@ pub struct RescueArgs {
     /// damaged
     #[arg(long)]
     pub dry_run: bool,
-    /// Also take out tables with damaged rows that a start can skip, with all their rows; for a store that refuses
-    /// writes because of them
+    /// Also remove tables in which a start can skip damaged rows, with all their rows; for a store that refuses writes
+    /// because of such rows
     #[arg(long)]
     pub all: bool,
     /// Print the report as JSON

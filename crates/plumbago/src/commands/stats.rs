@@ -19,14 +19,14 @@ use crate::error::{Exit, Failure};
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-A file of namespaces has a section for each, as for BigGraphite's bgutil:
+A file of namespaces has a section for each namespace, as for BigGraphite's bgutil:
 
   [frontend]
   pattern = web\\d+\\.
 
-The pattern is a regular expression that matches from the begin of the name. The first that matches has the metric; the
-rest is the namespace `none`. Without a file, everything is `total`. Points are those of full stages. Every metric is looked
-at, tagged ones too.
+The pattern is a regular expression that matches from the beginning of the name. A metric is in the first namespace whose
+pattern matches, or else in `none`. Without a file, all metrics are in `total`. Points are the number that all stages hold
+when they are full. Every metric counts, tagged ones too.
 
 Examples:
   plumbago stats                                  all metrics and points
@@ -48,16 +48,16 @@ pub struct StatsArgs {
     /// File of namespaces
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// Also show bytes. The embedded store reads all points for that
+    /// Also show bytes. For that, the embedded store reads all its points
     #[arg(long)]
     bytes: bool,
-    /// How to print
+    /// Form of the output
     #[arg(long, value_enum, default_value = "table", conflicts_with = "json")]
     format: Format,
     /// Send the numbers as points to this carbon instead of printing them
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "json")]
     carbon: Option<String>,
-    /// Begin of the names of points, and of the namespaces of other formats
+    /// Prefix for the names of the points, and for the namespaces in other formats
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
     /// Print a JSON object for each namespace
@@ -65,10 +65,10 @@ pub struct StatsArgs {
     json: bool,
 }
 
-/// What is printed.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Columns
+    /// Columns for reading
     Table,
     /// Values with commas between them
     Csv,
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<Vec<Namespace>, Failure> {
     };
     let bytes = std::fs::metadata(path).map_err(|error| wrong(error.into()))?.len();
     if bytes > FILE_BYTES_MAX {
-        return Err(wrong(anyhow!("it has {bytes} bytes, and may have {FILE_BYTES_MAX}")));
+        return Err(wrong(anyhow!("it has {bytes} bytes, more than the limit of {FILE_BYTES_MAX}")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.into()))?;
     namespaces(&text).map_err(|lines| {
@@ -192,7 +192,7 @@ fn points(sizes: &[NamespaceSize], prefix: &str, now: i64) -> String {
 
 fn send(carbon: &str, lines: &str) -> Result<(), Failure> {
     let sent = || -> anyhow::Result<()> {
-        let addresses = carbon.to_socket_addrs().context("want HOST:PORT")?;
+        let addresses = carbon.to_socket_addrs().context("cannot find its address; name it as HOST:PORT")?;
         let mut last = anyhow!("the host has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, CARBON_TIMEOUT) {

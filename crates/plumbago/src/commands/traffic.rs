@@ -33,7 +33,7 @@ Examples:
   plumbago replay-traffic --carbon 127.0.0.1:2003 --shift lines.txt
 
 Exit codes: 0 done, 2 wrong command line, 4 a file cannot be read or carbon cannot be reached, 5 a request had no answer or
-a status from 500.";
+a status of 500 or more.";
 
 /// Options of `plumbago replay-traffic`.
 #[derive(Debug, Args)]
@@ -48,16 +48,16 @@ pub struct ReplayTrafficArgs {
     /// Send lines to this listener
     #[arg(long, value_name = "HOST:PORT")]
     carbon: Option<String>,
-    /// So many times the recorded pace; 0 for as fast as it can be
+    /// Multiple of the recorded pace; 0 for as fast as possible
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed)]
     speed: f64,
     /// Requests that may be open at the same time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Leave out requests whose path or body has this regular expression
+    /// Leave out requests whose path or body matches this regular expression
     #[arg(long, value_name = "PATTERN", conflicts_with = "carbon")]
     exclude: Option<String>,
-    /// Wait so long for an answer
+    /// Longest wait for an answer
     #[arg(long, value_name = "PERIOD", default_value = "60s")]
     timeout: Period,
     /// Move the timestamps of lines, so that the first is now
@@ -70,7 +70,7 @@ pub struct ReplayTrafficArgs {
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed >= 0.0);
-    speed.ok_or_else(|| "want a factor like 1, 0.5 or 10, or 0".to_owned())
+    speed.ok_or_else(|| "not a factor like 0.5, 1 or 10, nor 0".to_owned())
 }
 
 /// Runs `plumbago replay-traffic`.
@@ -102,7 +102,7 @@ pub fn run(args: &ReplayTrafficArgs) -> Result<(), Failure> {
             bar.finish_and_clear();
             if args.json { print_json(&sent) } else { Ok(print(&of_lines(&sent))?) }
         }
-        (None, None) => Err(Failure::new(Exit::Usage, anyhow!("name a server by --url or --carbon"))),
+        (None, None) => Err(Failure::new(Exit::Usage, anyhow!("name a server with --url or --carbon"))),
     }
 }
 

@@ -118,8 +118,8 @@ pub(super) fn at_rest<T>(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         if loaded.config.store.kind == StoreKind::Cassandra {
-            // The stores keep trying for long when a server cannot be reached. The user of a command should learn it
-            // soon.
+            // When a server cannot be reached, the stores keep trying for a long time. The user of a command should be
+            // told soon.
             super::cassandra::connect(&loaded.config.store.cassandra).await?;
         }
         let stop = CancellationToken::new();
@@ -318,7 +318,7 @@ impl<'a> Daemon<'a> {
                 _ => {
                     return Err(Failure::new(
                         Exit::Internal,
-                        anyhow!("left the job {id}, which is being cancelled"),
+                        anyhow!("not waiting any longer for the job {id}, which is being cancelled"),
                     ));
                 }
             }

@@ -22,8 +22,8 @@ that whisper shows. A new metric keeps the retention, method and xFilesFactor of
 rules with --rules. A metric that exists keeps its own. A point that is stored already stays, unless --overwrite is given.
 Several trees with a file of one metric are merged as whisper-fill does: the first one given comes first.
 
-A file that was stored and has not changed since is left out at the next run, so a run that was killed goes on. If a
-daemon uses the data directory, it does the work: the paths are those that it sees, and it has to be allowed to read them.
+The next run skips files that were stored and have not changed since, so it continues a run that was killed. If a daemon
+uses the data directory, the daemon does the work: the paths are those that it sees, and it must be allowed to read them.
 
 Examples:
   plumbago import-whisper --dry-run /opt/graphite/storage/whisper
@@ -111,7 +111,7 @@ pub struct ExportArgs {
 /// # Errors
 ///
 /// If the configuration has errors, an option cannot be used, or the store or the daemon fails. Files that cannot be
-/// read are no error: the report counts and names them, and the exit code is 5.
+/// read are not an error: the report counts and names them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let usage = |error| Failure::new(Exit::Usage, error);
@@ -177,7 +177,7 @@ fn summary(report: &ImportReport) -> String {
         (report.unchanged, "metrics left out: their files have not changed since they were stored"),
         (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
         (history.kept, "points left out: their slots were stored already"),
-        (history.folded, "windows folded anew from stored and imported points"),
+        (history.folded, "windows folded again from stored and imported points"),
         (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
         (report.unknown_values, "slots left out: their value is not a number"),
         (report.read_again, "times a file was read again, because it had changed meanwhile"),

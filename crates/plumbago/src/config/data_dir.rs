@@ -12,7 +12,7 @@ use plumbago_model::ByteSize;
 
 use super::{Config, StoreKind};
 
-/// Most files and directories inside the data directory that are looked at.
+/// Maximum number of files and directories inside the data directory that are checked.
 const LOOKED_AT: usize = 10_000;
 
 /// Returns why this process cannot use `dir` as its data directory, and what to do; `None` if it can. A directory
@@ -32,11 +32,11 @@ pub fn problem(dir: &Path) -> Option<String> {
     }
 }
 
-/// Finds limits on free space that the disk of the data directory does not keep now. Returns the key of each, and what
-/// follows: the daemon starts, but does not go on.
+/// Finds settings that demand more free space than the disk of the data directory has now. Returns the key of each, and
+/// what follows from it. Such a daemon starts, but stores no points.
 pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
     let dir = shown(&config.data_dir);
-    // A directory that does not exist will be on the disk of its nearest parent.
+    // A directory that does not exist yet will be on the disk of its nearest existing parent.
     let Some(free) = dir.ancestors().find_map(|dir| statvfs(dir).ok()).map(|disk| free_bytes(&disk)) else {
         return Vec::new();
     };
@@ -49,7 +49,7 @@ pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
     short
         .map(|(key, least)| {
             let message = format!(
-                "{} must stay free on the disk of {}, and only {} are: points are not stored until there is room",
+                "{} must stay free on the disk of {}, but only {} are free; make room, or no points are stored",
                 ByteSize(least),
                 dir.display(),
                 ByteSize(free >> 20 << 20)

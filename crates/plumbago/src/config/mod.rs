@@ -73,7 +73,7 @@ pub struct Config {
     pub sender: plumbago_spool::SenderConfig,
     /// The engine, which writes and reads all points.
     pub engine: plumbago_engine::Config,
-    /// What the metrics below a directory may take.
+    /// Quotas: limits on the metrics below a directory.
     pub quotas: plumbago_engine::quotas::Config,
     /// The other daemons on the same store.
     pub cluster: plumbago_cluster::peers::Config,

@@ -1,5 +1,5 @@
-//! Finds ports of this process that cannot be open at the same time, because their addresses overlap, addresses that
-//! this machine cannot open, and destinations of the relay that are ports of this process.
+//! Finds ports of this process whose addresses overlap, so that they cannot be open at the same time; addresses that
+//! cannot be opened on this machine; and destinations of the relay that are ports of this process.
 
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -38,25 +38,29 @@ pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
 }
 
 /// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
-/// These are warnings, because the network may not be up yet. Whether another program uses the port is not looked at: it
-/// may be the running daemon.
+/// These are warnings, because the network may not be up yet. It is not checked whether another program uses the port,
+/// because that may be the running daemon.
 pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
     let ports = listens(config).into_iter();
     ports.filter_map(|(key, listen, is_udp)| Some((key, why_unusable(listen, is_udp)?))).collect()
 }
 
 fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
-    const THEN: &str = "until this changes, the daemon does not start";
+    const THEN: &str = "until then the daemon does not start";
     if listen.is_empty() {
         return None;
     }
     let address = match listen.to_socket_addrs() {
         Ok(mut found) => found.next()?,
-        // The section itself reports a text that is no address.
+        // A text that is not an address is reported by the check of its section.
         Err(error) if error.kind() == ErrorKind::InvalidInput => return None,
-        Err(error) => return Some(format!("{listen} has no address now: {error}; {THEN}")),
+        Err(error) => {
+            return Some(format!(
+                "cannot find the address of {listen}: {error}; correct the name or the resolver; {THEN}"
+            ));
+        }
     };
-    // Another port of the same address shows whether the address is one of this machine.
+    // Opening any free port at this address shows whether the address is one of this machine.
     let is_privileged = (1..FIRST_FREE_PORT).contains(&address.port());
     let mut probe = address;
     probe.set_port(if is_privileged { address.port() } else { 0 });
@@ -64,7 +68,7 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
     match error.kind() {
         ErrorKind::AddrInUse => None,
         ErrorKind::AddrNotAvailable => Some(format!(
-            "{} is no address of this machine now; choose one, or 0.0.0.0 for all of them; {THEN}",
+            "{} is not an address of this machine now; set one that is, or 0.0.0.0 for all of them; {THEN}",
             address.ip()
         )),
         ErrorKind::PermissionDenied => Some(format!(
@@ -74,7 +78,7 @@ fn why_unusable(listen: &str, is_udp: bool) -> Option<String> {
             address.port(),
             FIRST_FREE_PORT - 1
         )),
-        _ => Some(format!("{listen} cannot be opened: {error}; {THEN}")),
+        _ => Some(format!("{listen} cannot be opened: {error}; set another address; {THEN}")),
     }
 }
 
@@ -96,7 +100,8 @@ fn loops(config: &Config) -> Vec<(String, String)> {
         let own = listeners.iter().find(|(_, listener)| addresses.iter().any(|to| reaches(*to, *listener)));
         if let Some((key, listener)) = own {
             let text = format!(
-                "{destination} is {listener} of {key}, so every point would come back and be sent again without end"
+                "{destination} is {listener} of {key}, so every point would come back and be sent again without end; \
+                 remove it"
             );
             found.push(("relay.destinations".to_owned(), text));
         }
@@ -104,7 +109,7 @@ fn loops(config: &Config) -> Vec<(String, String)> {
     found
 }
 
-/// The addresses of a destination, as far as they are known without a look-up.
+/// The addresses of a destination that are known without asking DNS.
 fn addresses_of(destination: &Destination) -> Vec<SocketAddr> {
     let hosts = match destination.host.parse::<IpAddr>() {
         Ok(address) => vec![address],
@@ -218,7 +223,7 @@ mod tests {
         let found = unusable(&config);
         let keys: Vec<&str> = found.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["ingest.udp.listen", "ingest.line.listen"]);
-        assert!(found[1].1.starts_with("192.0.2.1 is no address of this machine now"), "{found:?}");
+        assert!(found[1].1.starts_with("192.0.2.1 is not an address of this machine now"), "{found:?}");
     }
 
     #[test]

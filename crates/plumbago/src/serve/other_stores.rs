@@ -138,7 +138,9 @@ async fn load(rest: &AtRest) -> Result<(), Failure> {
     }
     match timeout(FLUSH, rest.core.engine.flush_all()).await {
         Ok(flushed) => flushed.map_err(|error| super::internal(error.into())),
-        Err(_) => Err(super::internal(anyhow!("the points of its journal do not get to its store"))),
+        Err(_) => Err(super::internal(anyhow!(
+            "the points in its journal could not be written to its store in time"
+        ))),
     }
 }
 

@@ -276,7 +276,7 @@ impl Reload {
             } else if !kept.contains(key) {
                 outcome.applied.insert(key);
                 if !RULES.contains(key) {
-                    tracing::info!("the file of {key} was read again: its contents are new");
+                    tracing::info!("the file of {key} was read again, because its contents have changed");
                 }
                 match read.get(key) {
                     Some(hash) => drop(self.contents.insert(key, *hash)),

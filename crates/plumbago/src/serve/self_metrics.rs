@@ -159,7 +159,7 @@ fn of_cache(
         ("cache.queries", now.queries - before.queries),
         ("cache.bulk_queries", bulk_queries),
         ("cache.bulk_queries_average_size", share(now.bulk_metrics - before.bulk_metrics, bulk_queries)),
-        // Points that find no room are refused before the cache, and counted as errors.
+        // Points for which there is no memory are refused before they reach the cache, and count as errors.
         ("cache.overflow", 0.0),
         ("blacklistMatches", now.blacklisted - before.blacklisted),
         ("whitelistRejects", now.not_whitelisted - before.not_whitelisted),
@@ -168,13 +168,13 @@ fn of_cache(
     ]
 }
 
-/// `sum` divided among `count`; 0 if there are none.
+/// `sum` divided by `count`; 0 if `count` is 0.
 fn share(sum: f64, count: f64) -> f64 {
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-/// A destination as carbon-relay spells it: `host:port:instance` with `_` for dots. Ours have no instance, which carbon
-/// writes as `None`.
+/// A destination as carbon-relay writes it: `host:port:instance` with `_` for dots. Ours have no instance, for which
+/// carbon writes `None`.
 fn destination(address: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_:".contains(c) { c } else { '_' };
     let address: String = address.chars().filter(|c| !"[]".contains(*c)).map(plain).collect();

@@ -52,7 +52,7 @@ fn canonical(paths: &[&str]) -> Result<Vec<String>, TaggingError> {
 ///
 /// # Errors
 ///
-/// Why it is no name.
+/// The reason why it is not a valid name.
 pub(super) fn canonical_name(path: &str) -> Result<String, String> {
     plumbago_ingest::canonical(path).map_err(|reason| {
         let reason = match reason {

@@ -101,7 +101,7 @@ pub(super) fn read(dir: &Path, from: Position, bytes: usize) -> io::Result<Vec<u
     Ok(read)
 }
 
-/// Removes a segment. One that is not there is no error.
+/// Removes a segment. One that is missing is not an error.
 pub(super) fn remove(dir: &Path, id: u64) -> io::Result<()> {
     match fs::remove_file(path(dir, id)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

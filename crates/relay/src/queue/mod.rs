@@ -237,7 +237,7 @@ impl Queue {
         segment.map(|segment| segment.sent += u64::from(frame.header.points)).is_some()
     }
 
-    /// Gives up the rest of a segment from `at` on. Returns where reading goes on, and how many points were not sent.
+    /// Gives up the rest of a segment from `at` on. Returns where reading continues, and how many points were not sent.
     pub(crate) fn skip(&self, at: Position) -> (Position, u64) {
         let mut state = self.state();
         let segment = state.segments.iter_mut().find(|segment| segment.id == at.segment);

@@ -92,7 +92,7 @@ fn odd_widths_do_no_harm() {
     }
 }
 
-/// Python's `sum` starts at 0; its `max` and `min` give the first of equal values.
+/// Python's `sum` starts at 0; its `max` and `min` return the first of equal values.
 #[test]
 fn zeros_have_the_sign_that_graphite_web_gives_them() {
     let folded = |name: &str, values: &[f64]| fold(values, 2, consolidation(name), 0.0).to_bits();

@@ -92,7 +92,7 @@ fn combining() {
     assert!(shown("sum(nothing)", 0.0).is_empty());
 }
 
-/// Python's `sum` starts at 0; its `max` and `min` give the first of equal values.
+/// Python's `sum` starts at 0; its `max` and `min` return the first of equal values.
 #[test]
 fn zeros_have_the_sign_that_graphite_web_gives_them() {
     let stored: [Stored; 2] =

@@ -98,8 +98,8 @@ impl Database {
             let file = files.first().map_or(directory, PathBuf::as_path).display();
             SpoolError::Corrupt {
                 reason: format!(
-                    "{file} says what was sent, and cannot be read: {cause}. Nothing was changed. Restore the data \
-                     directory from a backup, or run `plumbago repair store --all`: rows that were not sent yet are lost then"
+                    "{file}, which notes what was sent, cannot be read: {cause}. Nothing was changed. Restore the data \
+                     directory from a backup, or run `plumbago repair store --all`, which loses rows that were not sent yet"
                 ),
             }
         })
@@ -129,7 +129,7 @@ impl Database {
                 }
                 _ => None,
             };
-            parsed.ok_or_else(|| format!("its row {} has another form", key.escape_ascii()))?;
+            parsed.ok_or_else(|| format!("its row {} has an unknown form", key.escape_ascii()))?;
         }
         Ok(marks)
     }

@@ -82,8 +82,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Drops arrived slices once all of a segment were acknowledged before the given time (milliseconds of the
-    /// steady clock). The segment that collects new slices is not dropped.
+    /// Drops the arrived slices of each segment whose slices were all acknowledged before the given time (milliseconds
+    /// of the steady clock). The segment that collects new slices is not dropped.
     pub(super) fn drop_arrived(&self, acknowledged_before_ms: i64) -> Result<(), SpoolError> {
         let other = {
             let segments = lock(&self.segments);

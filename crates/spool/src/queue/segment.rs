@@ -92,7 +92,7 @@ pub(super) struct Segments {
     /// The segment [`DEFERRED`].
     pub(super) deferred: Segment,
     pub(super) open: u32,
-    /// When the open segment was begun. Not on the clock of points, which may jump: it decides how long slices linger.
+    /// When the open segment was begun. It decides how long slices linger, so it is not on the wall clock, which may jump.
     pub(super) opened: Instant,
     /// The segment being sent; all before it are acknowledged.
     pub(super) sending: u32,

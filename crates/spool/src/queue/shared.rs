@@ -87,7 +87,7 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        // The start writes here, so the reason may be a full disk.
+        // A start writes here, so a full disk may be the reason.
         let segments = recover(&database, marks, clock.steady_ms())
             .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later ones win.
-    /// While slices are sent again, these and all later ones count too.
+    /// While slices are sent again, their segment and all later ones are included too.
     pub(super) fn readable_segments(&self, acknowledged_since_ms: i64) -> Vec<u32> {
         let resent_from = lock(&self.resend).first_needed().unwrap_or(u32::MAX);
         let segments = lock(&self.segments);

@@ -35,7 +35,7 @@ impl SenderConfig {
         let zeros = pauses.into_iter().filter(|(_, pause)| pause.is_zero());
         zeros
             .map(|(key, _)| {
-                format!("sender.{key}: must not be 0: a server that fails would be asked without a pause")
+                format!("sender.{key}: must not be 0: a failing server would get requests without a pause")
             })
             .collect()
     }

@@ -71,7 +71,7 @@ impl FeedReader {
 
     fn over(source: Arc<dyn FeedRows>, clock: Arc<dyn Clock>, origin: Uuid, since: i64) -> Self {
         let now = clock.now();
-        // The clock of the process before may have been ahead.
+        // The clock may have been ahead in the previous process.
         let (missed, since) = (since > now + LATE_SECONDS, since.min(now));
         let from = since - LATE_SECONDS;
         Self {

@@ -105,7 +105,7 @@ async fn a_right_that_is_lost_for_one_table() {
     // The server keeps rights in a cache for a while.
     let revoked = async { while write().await.is_ok() {} };
     timeout(HANG, revoked).await.unwrap();
-    // More often than it takes for replicas to count as dead.
+    // More failures than it takes for replicas to count as dead.
     for _ in 0..20 {
         let refusal = write().await.unwrap_err();
         assert_eq!((refusal.error.kind, refusal.runs.as_slice()), (ErrorKind::Invalid, &[0][..]));

@@ -281,7 +281,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
     });
     assert!(daemon.ledger().balances());
 
-    // The way back: a carbon with the exported files gets the later points.
+    // Going back: a carbon with the exported files gets the later points.
     old.stop();
     let new = setup.path().join("carbon-again");
     let exported = new.join("storage/whisper");

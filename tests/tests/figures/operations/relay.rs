@@ -20,7 +20,7 @@ use crate::senders::{SECONDS, now};
 
 /// Delays that differ by less than this count as equal, because the sender itself is not more exact.
 const EXACT: Duration = Duration::from_millis(2);
-/// How long the sender goes on before something is measured, so that the names exist.
+/// How long the sender continues before something is measured, so that the names exist.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 /// What a destination got. Each point has a number of its own as its value.

@@ -52,13 +52,13 @@ async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     let is_whole = query.start_ms <= BEGINNING_MS && query.end_ms >= now_ms;
     let times = if is_whole { None } else { Some(seconds(&query)) };
     if times.as_ref().is_some_and(Range::is_empty) {
-        // It lies between two seconds, or before 1970.
+        // The range lies between two seconds, or before 1970.
         return Ok(());
     }
     delete_of(api, &query.metrics, times).await
 }
 
-/// The whole seconds between both ends of a query, which belong to it. Points have whole seconds.
+/// The whole seconds from the start to the end of a query, both included. Points have whole seconds.
 fn seconds(query: &Query) -> Range<i64> {
     let start = query.start_ms.saturating_add(999).div_euclid(1000).max(0);
     start..query.end_ms.div_euclid(1000).saturating_add(1)

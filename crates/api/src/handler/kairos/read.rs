@@ -22,8 +22,8 @@ use crate::state::Api;
 /// Maximum number of points that `gaps` may make.
 const MADE_MAX: usize = 1_000_000;
 
-/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read with its sum and
-/// number, the same with its time, the aggregated point, and its text.
+/// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, with the sum and the
+/// number of its points; the same with a time; the aggregated point; and its text.
 const POINT_COST: usize = 15;
 
 /// Answers `/api/v1/datapoints/query`.

@@ -1,4 +1,4 @@
-//! What OpenTSDB's clients request to offer choices: names, tags and values, aggregators and filters.
+//! The lists from which users of OpenTSDB's clients choose: names, tags and values, aggregators and filters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::handler::tag_search;
 use crate::params::{self, query_value};
 use crate::state::Api;
 
-/// The version that clients are told. Grafana chooses features by it.
+/// The version that clients get. Grafana chooses features by it.
 const OPENTSDB_VERSION: &str = "2.4.1";
 
 /// Number of suggestions for a request that does not set a number.

@@ -47,7 +47,7 @@ pub enum Compression {
     Auto,
     /// Lines only.
     None,
-    /// Snappy only: framed, or the bare blocks of carbon-c-relay. Bare blocks cannot be told from lines.
+    /// Snappy only: framed, or the bare blocks of carbon-c-relay. Bare blocks cannot be distinguished from lines.
     Snappy,
 }
 

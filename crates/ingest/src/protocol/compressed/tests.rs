@@ -164,7 +164,7 @@ const FORMS: [(&str, Pack, Compression); 9] = [
     ("plain", <[u8]>::to_vec, Compression::Auto),
 ];
 
-/// A stream that starts with a frame to be skipped is not recognised, but one that goes on with it is read.
+/// A stream that starts with a frame to be skipped is not recognised, but one that continues with it is read.
 fn packed(form: usize, bytes: &[u8]) -> Vec<u8> {
     let (name, pack, _) = FORMS[form];
     if name == "lz4 linked" { [lz4(b"\n"), pack(bytes)].concat() } else { pack(bytes) }

@@ -323,7 +323,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Fails if a key from this height on has no value.
+    /// Fails if the stack above this height has a key without a value.
     fn check_pairs(&self, from: usize) -> Result<(), Broken> {
         if (self.stack.len() - from).is_multiple_of(2) { Ok(()) } else { Err(Broken::Stack(self.opcode_at)) }
     }

@@ -33,14 +33,15 @@ pub(super) fn diff(points: &[Sample]) -> Vec<Sample> {
     known.windows(2).map(|pair| (pair[1].0, Some(Amount::from(pair[1].1 - pair[0].1)))).collect()
 }
 
-/// The means of `size` points at a time. The values are cut into blocks of `size`. What is summed is the end of one block
-/// and the beginning of the next, so that the work does not grow with `size`, and no digits are lost by subtraction.
+/// The moving mean of `size` points. The values are divided into blocks of `size`, so each window is the end of one block
+/// and the beginning of the next, whose sums are computed once. So the work does not grow with `size`, and nothing is
+/// subtracted, which would lose digits.
 pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     let known: Vec<(i64, f64)> = known(points).collect();
     if size == 0 || known.len() < size {
         return Vec::new();
     }
-    // For each value the sum from it to the end of its block, and from the beginning of its block to it.
+    // For each value: the sum from it to the end of its block, and the sum from the beginning of its block to it.
     let mut ends: Vec<f64> = known.iter().map(|(_, value)| *value).collect();
     let mut beginnings = ends.clone();
     ends.chunks_mut(size).for_each(|block| add_up(block.iter_mut().rev()));

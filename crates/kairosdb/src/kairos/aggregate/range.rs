@@ -41,8 +41,8 @@ fn values(group: &[Sample]) -> impl Iterator<Item = f64> + '_ {
     group.iter().filter_map(|(_, value)| Some((*value)?.value))
 }
 
-/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted. Slots of
-/// a coarse stage count with all their points in sums, means and counts, and with their value in all else.
+/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted. In sums,
+/// means and counts, a slot of a coarse stage stands for all its points; elsewhere it is one point with its value.
 fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
     let known = values(group).count();
     let value_of = |sample: &Sample| Some(sample.1?.value);

@@ -52,7 +52,7 @@ pub struct SeedsArgs {
 /// cannot be opened to measure its disk use.
 pub fn run(args: &SeedsArgs, file: Option<&Path>) -> Result<(), Failure> {
     if !(args.scale > 0.0 && args.scale <= 1.0) {
-        return Err(Failure::new(Exit::Usage, anyhow!("--scale: want more than 0 and at most 1")));
+        return Err(Failure::new(Exit::Usage, anyhow!("--scale: must be more than 0 and at most 1")));
     }
     let config = config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))?.config;
     let temporary = tempfile::tempdir()?;

@@ -164,8 +164,8 @@ fn load_writer(config: &Config) -> Result<WriterFile, Failure> {
     let dir = &config.data_dir;
     if config::is_used(dir) && !WriterFile::exists(dir) {
         tracing::warn!(
-            "the file writer-id is missing in {}, which has data: this daemon takes a new writer id, as after a restore \
-             with --new-writer. If somebody has removed the file, windows that are open now may count points twice",
+            "the file writer-id is missing in {}, which has data; choosing a new writer id, as after a restore with \
+             --new-writer. If the file was removed by hand, windows that are open now may count points twice",
             dir.display()
         );
     }

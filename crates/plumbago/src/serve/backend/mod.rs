@@ -239,7 +239,7 @@ impl Keeper {
         let status = cassandra.spooled.status();
         let why = status.last_error.unwrap_or_else(|| "the servers did not answer in time".to_owned());
         let operation = format!(
-            "send {} rows: {why}. They are in the spool on the disk, and the daemon goes on sending them",
+            "send {} rows: {why}. They are in the spool on the disk, and the daemon keeps sending them",
             status.spool.pending_rows
         );
         Err(StoreError::new(ErrorKind::Unavailable, operation))

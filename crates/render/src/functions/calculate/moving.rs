@@ -175,7 +175,7 @@ fn windows(
 
 /// Computes each window from the end of one block and the beginning of the next. Each value is used at most
 /// twice. No value is ever subtracted again, which would leave rounding errors. The earlier value comes first in
-/// `merge`, because of 0.0 and -0.0 Python's `max` gives the first.
+/// `merge`, because Python's `max` of 0.0 and -0.0 is the one that comes first.
 fn by_blocks(values: &[f64], size: usize, start: f64, merge: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     let mut ends = vec![start; values.len()];
     for at in (0..values.len()).rev() {

@@ -77,7 +77,8 @@ fn version(text: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// The offset of a version as it is written, of a major version, or of the first version with this prefix.
+/// The offset of the entry with exactly this version. Otherwise that of the first entry with this major version, or else
+/// with this prefix.
 fn offset_of(version: &str, offsets: &[Offset]) -> Option<i64> {
     let behind = |(mark, _): &&Offset| mark.strip_prefix(version).map(str::to_owned);
     let by =

@@ -206,7 +206,7 @@ fn later_is_greater() {
     assert!(order(early) < order(late));
 }
 
-/// A clock that was two days ahead for a moment, also in the process before.
+/// A clock that was two days ahead for a moment, in this process or in the previous one.
 #[tokio::test]
 async fn changes_are_seen_after_a_clock_was_ahead() {
     let feed = Feed::new(u64::MAX);
