@@ -20,6 +20,7 @@ pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod ranges;
 pub(crate) mod read;
+pub(crate) mod record;
 pub(crate) mod restore;
 #[cfg(test)]
 mod simulation;
