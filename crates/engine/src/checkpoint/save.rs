@@ -27,7 +27,7 @@ pub(crate) struct Content<'a> {
     pub(crate) header: &'a Header,
     pub(crate) index: &'a Index,
     pub(crate) router: Router,
-    pub(crate) shards: &'a [Box<Shard>],
+    pub(crate) shards: &'a [Shard],
     /// For each shard, the position in the header of each of its layouts.
     pub(crate) configs: &'a [Vec<u32>],
 }

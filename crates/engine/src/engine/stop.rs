@@ -31,7 +31,7 @@ impl Engine {
         let mut shards = Vec::with_capacity(stopped.len());
         for Stopped { ledger, shard } in stopped {
             whole += ledger;
-            shards.extend(shard);
+            shards.extend(shard.map(|shard| *shard));
         }
         let has_given_up = self.has_given_up();
         if !has_given_up {
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     /// Writes the checkpoint. If that fails, nothing is lost: the journal has everything that is not stored.
-    async fn write_checkpoint(&self, shards: Vec<Box<Shard>>) {
+    async fn write_checkpoint(&self, shards: Vec<Shard>) {
         let began = Instant::now();
         let synced = self.0.parts.metadata.sync_names().await.map_err(CheckpointError::from);
         let inner = Arc::clone(&self.0);
@@ -125,7 +125,7 @@ impl Engine {
 impl Inner {
     /// The order matters: what the checkpoint relies on is on the disk before it has its name, and a change that is made
     /// meanwhile removes the store's note.
-    fn save_checkpoint(&self, shards: &[Box<Shard>]) -> Result<checkpoint::Saved, CheckpointError> {
+    fn save_checkpoint(&self, shards: &[Shard]) -> Result<checkpoint::Saved, CheckpointError> {
         let parts = &self.parts;
         let Some(path) = &parts.checkpoint else { return Err(CheckpointError::Damaged("it has no path")) };
         parts.journal.sync()?;
@@ -135,7 +135,7 @@ impl Inner {
             .get()
             .map(|gates| gates.numbers.lock().unwrap_or_else(PoisonError::into_inner).ranges().to_vec());
         let of_shard =
-            |shard: &Box<Shard>| ShardHeader { metrics: shard.metrics() as u64, held: shard.ledger.held };
+            |shard: &Shard| ShardHeader { metrics: shard.metrics() as u64, held: shard.ledger.held };
         let header = Header {
             stamp: checkpoint::new_stamp(),
             seed: self.router.seed(),
@@ -161,7 +161,7 @@ impl Inner {
 }
 
 /// The settings of all shards, each once, and for each shard the position of each of its layouts among them.
-fn configs(shards: &[Box<Shard>]) -> (Vec<Arc<MetricConfig>>, Vec<Vec<u32>>) {
+fn configs(shards: &[Shard]) -> (Vec<Arc<MetricConfig>>, Vec<Vec<u32>>) {
     let (mut all, mut known) = (Vec::new(), HashMap::new());
     let of_shards = shards.iter().map(|shard| {
         let places = shard.layouts.iter().map(|layout| {

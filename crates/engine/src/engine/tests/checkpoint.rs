@@ -120,7 +120,7 @@ async fn settle(engine: &Engine) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn points_are_the_same_after_any_stops_and_kills() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let count: u64 = std::env::var("PLUMBAGO_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
+    let count: u64 = std::env::var("PLUMBAGO_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(6);
     let (mut used, mut unused) = (0, 0);
     for seed in first..first + count {
         println!("seed {seed}");
