@@ -6,6 +6,7 @@ mod backup;
 mod carbonapi;
 mod carbonlink;
 mod chaos;
+mod checkpoint;
 mod clients;
 mod compare;
 mod condition_times;

@@ -18,6 +18,9 @@ pub struct Config {
     /// A metric whose oldest unflushed point is older than this gets a state row, so that the journal can drop
     /// the point.
     pub checkpoint_after: Period,
+    /// A clean stop with at least this many metrics leaves a checkpoint for the next start, and the points in the
+    /// journal. With fewer, it stores what is in memory. Embedded store only.
+    pub checkpoint_min_metrics: u64,
     /// A metric without new points for this long is flushed whole.
     pub idle_after: Period,
     /// Points further ahead of now than this are rejected.
@@ -96,6 +99,7 @@ impl Default for Config {
         Self {
             shards: 0,
             checkpoint_after: period(45 * 60),
+            checkpoint_min_metrics: 100_000,
             idle_after: period(2 * 3600),
             future_max: period(86_400),
             max_creates_per_minute: CreateLimit::UNLIMITED,

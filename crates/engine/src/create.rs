@@ -37,6 +37,7 @@ impl MetricCreator for Engine {
         };
         let creations: Vec<Creation> = metrics.iter().zip(has_heads).zip(stored).map(create).collect();
         if !dry_run && !new.is_empty() {
+            let _both = self.between_stores().await;
             parts.metadata.create(&new).await?;
             self.adopt(&new).await.map_err(stopping)?;
         }

@@ -14,12 +14,14 @@
 //!   (`copy/stored.rs`).
 //! * `ranges`: a range of time of a metric is deleted.
 //! * `recover`: a start after a stop or a crash.
+//! * `checkpoint`: one file with all names and heads, from a clean stop to the next start.
 //!
 //! Must not know: protocols, HTTP, concrete stores. Start at [`Engine`].
 
 #[doc(hidden)]
 pub mod bench;
 mod change;
+mod checkpoint;
 pub mod config;
 mod copy;
 mod create;
@@ -40,6 +42,7 @@ mod slots;
 mod stats;
 mod worker;
 
+pub use checkpoint::CheckpointError;
 pub use config::{Config, CreateLimit};
 pub use copy::histories_in_tables;
 pub use engine::{ChangeError, Engine, EngineParts, QuotaError};

@@ -31,13 +31,17 @@ impl Router {
         Self { seed, shards }
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     #[inline]
     pub(crate) fn hash(&self, name: &str) -> NameHash {
         self.hash_bytes(name.as_bytes())
     }
 
     #[inline]
-    fn hash_bytes(&self, name: &[u8]) -> NameHash {
+    pub(crate) fn hash_bytes(&self, name: &[u8]) -> NameHash {
         let hash = xxh3_128_with_seed(name, self.seed);
         [hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32]
     }

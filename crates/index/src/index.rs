@@ -16,6 +16,8 @@ use crate::walk::{Found, Walk, Want};
 
 /// Maximum number of names that are inserted before the lock is released.
 const NAMES_PER_TURN: usize = 256;
+/// Maximum number of tagged series that are listed before the lock is released.
+const SERIES_PER_TURN: usize = if cfg!(test) { 3 } else { 4096 };
 
 /// All metrics. A glob holds the lock of the tree for about a millisecond at most: a long search releases it
 /// now and then, and may then miss or see changes made meanwhile. Tagged series have a lock of their own; a
@@ -224,6 +226,17 @@ impl Index {
                 visit(node.path);
                 Ok(())
             });
+        }
+    }
+
+    /// Passes every tagged series to `visit`, hidden ones included, in any order and without holding the lock. Series that
+    /// are added or removed meanwhile may be missed.
+    pub fn for_each_tagged(&self, visit: &mut dyn FnMut(&str)) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let names;
+            (names, next) = self.tagged().names_from(from, SERIES_PER_TURN);
+            names.iter().for_each(|name| visit(name));
         }
     }
 

@@ -144,6 +144,25 @@ impl Tags {
         }
     }
 
+    /// The names of at most `count` series, by number from `from` on, and the next number; `None` after the last one.
+    /// Series that searches do not find come after the others.
+    pub(crate) fn names_from(&self, from: usize, count: usize) -> (Vec<String>, Option<usize>) {
+        let until = (from + count).min(self.series.len());
+        let mut names: Vec<String> = (from..until)
+            .filter(|number| self.series[*number].length > 0)
+            .map(|number| {
+                let mut name = String::new();
+                self.write_name(number as u32, &mut name);
+                name
+            })
+            .collect();
+        if until < self.series.len() {
+            return (names, Some(until));
+        }
+        names.extend(self.aside.iter().map(|name| name.to_string()));
+        (names, None)
+    }
+
     pub(crate) fn memory_bytes(&self) -> usize {
         let aside: usize = self.aside.iter().map(|name| name.len() + 2 * size_of::<Box<str>>()).sum();
         self.pairs.memory_bytes()

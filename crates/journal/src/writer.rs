@@ -58,6 +58,11 @@ impl JournalWriter {
         self.pending_points
     }
 
+    /// True if appended records of any kind are not written yet.
+    pub fn has_records(&self) -> bool {
+        !self.waiting.is_empty() || !self.open.is_empty()
+    }
+
     /// The number of the segment for new records. It changes only in [`JournalWriter::write_out`].
     pub fn segment(&self) -> u32 {
         self.segment

@@ -150,7 +150,7 @@ impl ReadNotes for EmbeddedStore {
         let (store, now) = (self.clone(), self.core.clock.now());
         let metrics: Vec<_> = names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect();
         run_blocking("note which metrics were read", move || {
-            let open = store.core.open_to_write()?;
+            let open = store.core.open_to_note()?;
             store.core.watch(note(&store.core, &open, &metrics, now))
         })
         .await

@@ -1,4 +1,5 @@
-//! Reads state rows for the start, and the number of points that they held at the last clean stop.
+//! Reads state rows for the start, and the note of the last clean stop: the number of points that they held then, or the
+//! stamp of the engine's checkpoint.
 
 use plumbago_model::MetricId;
 use plumbago_store::StoreError;
@@ -7,7 +8,8 @@ use crate::damage::DamageReporter;
 use crate::errors::{read_error, write_error};
 use crate::open::Open;
 
-/// Row of the catalogue: points that only state rows have, u64 big-endian. Only after a clean stop.
+/// Row of the catalogue, only after a clean stop: points that only state rows have, u64 big-endian, or the 16 bytes of a
+/// checkpoint's stamp. They share a row so that an older version, which knows the first only, removes the second too.
 const HELD: &str = "held";
 
 /// Visits all state rows. Returns the ranges of ids whose rows cannot be read, including both ends.
@@ -58,4 +60,19 @@ pub(crate) fn take_held(open: &Open) -> Result<Option<u64>, StoreError> {
         open.system.remove(HELD).map_err(|error| write_error("remove the points held", error))?;
     }
     Ok(row.and_then(|row| row[..].try_into().ok()).map(u64::from_be_bytes))
+}
+
+pub(crate) fn note_checkpoint(open: &Open, stamp: [u8; 16]) -> Result<(), StoreError> {
+    open.system.insert(HELD, stamp).map_err(|error| write_error("note the checkpoint", error))
+}
+
+/// The stamp of the checkpoint, if one is noted.
+pub(crate) fn checkpoint(open: &Open) -> Result<Option<[u8; 16]>, StoreError> {
+    let row = open.system.get(HELD).map_err(|error| read_error("read the note of the checkpoint", error))?;
+    Ok(row.and_then(|row| row[..].try_into().ok()))
+}
+
+/// Removes the note of a checkpoint, before something changes that it does not have.
+pub(crate) fn forget_checkpoint(open: &Open) -> Result<(), StoreError> {
+    open.system.remove(HELD).map_err(|error| write_error("remove the note of the checkpoint", error))
 }

@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) maintenance: Mutex<()>,
     /// The metrics whose reads were noted today.
     pub(crate) noted: NotedToday,
+    /// A checkpoint is noted, so the next change has to remove the note first.
+    has_checkpoint: Mutex<bool>,
 }
 
 impl EmbeddedStore {
@@ -88,8 +90,11 @@ impl EmbeddedStore {
             state_files: Mutex::default(),
             maintenance: Mutex::new(()),
             noted: NotedToday::default(),
+            has_checkpoint: Mutex::default(),
         };
-        core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
+        let open = core.reopen().map_err(|error| name_the_file(&core.dir, error))?;
+        *lock(&core.has_checkpoint) = crate::state::checkpoint(&open)?.is_some();
+        drop(open);
         Ok(Self { core: Arc::new(core) })
     }
 
@@ -140,9 +145,20 @@ impl Core {
         }
     }
 
-    /// The open database for writing. Checks the room on the disk, and opens the database again after a
-    /// failed write.
+    /// The open database for changes. Checks the room on the disk, and opens the database again after a
+    /// failed write. A noted checkpoint no longer fits from now on.
     pub(crate) fn open_to_write(&self) -> Result<Arc<Open>, StoreError> {
+        let open = self.open_to_note()?;
+        let mut has_checkpoint = lock(&self.has_checkpoint);
+        if *has_checkpoint {
+            self.watch(crate::state::forget_checkpoint(&open))?;
+            *has_checkpoint = false;
+        }
+        Ok(open)
+    }
+
+    /// The same for notes that no checkpoint has.
+    pub(crate) fn open_to_note(&self) -> Result<Arc<Open>, StoreError> {
         self.check_room()?;
         if self.host.is_broken() { self.reopen() } else { self.open() }
     }
@@ -299,9 +315,25 @@ impl FlushStore for EmbeddedStore {
         crate::state::note_held(&open, points)
     }
 
+    fn note_checkpoint(&self, stamp: [u8; 16]) -> Result<(), StoreError> {
+        let open = self.core.open_to_note()?;
+        let mut has_checkpoint = lock(&self.core.has_checkpoint);
+        self.core.watch(crate::state::note_checkpoint(&open, stamp))?;
+        *has_checkpoint = true;
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        let open = self.core.open()?;
+        crate::state::checkpoint(&open)
+    }
+
     fn take_held(&self) -> Result<Option<u64>, StoreError> {
         let open = self.core.open()?;
-        crate::state::take_held(&open)
+        let mut has_checkpoint = lock(&self.core.has_checkpoint);
+        let held = crate::state::take_held(&open)?;
+        *has_checkpoint = false;
+        Ok(held)
     }
 
     fn report_damaged_states(&self, text: &str, lost: u64) {
@@ -311,7 +343,7 @@ impl FlushStore for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { ordered_scan: true, ..Capabilities::default() }
+        Capabilities { ordered_scan: true, keeps_checkpoints: true, ..Capabilities::default() }
     }
 }
 

@@ -16,6 +16,10 @@ pub struct Capabilities {
     /// Rows may be accepted by this process before other readers of the store see them.
     /// [`PointStore::read_pending`](crate::PointStore::read_pending) returns such rows.
     pub pending_rows: bool,
+    /// Names and state rows are on the local disk and only this process changes them, and the store keeps the note of
+    /// [`FlushStore::note_checkpoint`](crate::FlushStore::note_checkpoint). So what the engine has in memory at a stop
+    /// still holds at the next start.
+    pub keeps_checkpoints: bool,
 }
 
 /// The common part of all store traits.

@@ -72,6 +72,24 @@ pub trait FlushStore: Store {
         Ok(())
     }
 
+    /// Notes that the engine's checkpoint with this stamp has everything that the names and state rows say. Any later
+    /// change of names, state rows or points removes the note, also in another process and by an older version. The
+    /// note takes the place of that of [`FlushStore::note_held`].
+    ///
+    /// # Errors
+    /// If the note cannot be written.
+    fn note_checkpoint(&self, _stamp: [u8; 16]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// The stamp of the checkpoint that still fits, if there is one. [`FlushStore::take_held`] removes it.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    fn checkpoint(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(None)
+    }
+
     /// Returns the number noted at the last clean stop, and removes the note. `None` after a crash.
     ///
     /// # Errors

@@ -44,6 +44,8 @@ struct Inner {
     directories: BTreeMap<String, i64>,
     /// The time at which rows are written, in microseconds since the epoch.
     now_us: i64,
+    /// The stamp of the engine's checkpoint, until something changes.
+    checkpoint: Option<[u8; 16]>,
 }
 
 impl Default for MemoryStore {
@@ -60,6 +62,13 @@ impl MemoryStore {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the rows to change them.
+    fn lock_to_write(&self) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        inner.checkpoint = None;
+        inner
     }
 }
 
@@ -88,14 +97,14 @@ impl Inner {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { ordered_scan: true, ..Capabilities::default() }
+        Capabilities { ordered_scan: true, keeps_checkpoints: true, ..Capabilities::default() }
     }
 }
 
 #[async_trait]
 impl PointStore for MemoryStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
-        self.lock().apply(batch);
+        self.lock_to_write().apply(batch);
         Ok(())
     }
 
@@ -128,7 +137,7 @@ impl PointStore for MemoryStore {
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_to_write();
         for (id, stages) in metrics {
             for stage in stages {
                 inner.points.remove(&(*id, *stage));
@@ -138,7 +147,7 @@ impl PointStore for MemoryStore {
     }
 
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_to_write();
         for range in ranges {
             if let Some(slots) = inner.points.get_mut(&(range.id, range.stage)) {
                 slots.retain(|slot, _| !(range.from..range.until).contains(slot));
@@ -158,7 +167,7 @@ impl FlushStore for MemoryStore {
     }
 
     fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_to_write();
         inner.apply(&batch.rows);
         for state in &batch.states {
             if state.bytes.is_empty() {
@@ -178,12 +187,26 @@ impl FlushStore for MemoryStore {
         self.lock().states.iter().for_each(|(id, bytes)| visit(*id, bytes));
         Ok(())
     }
+
+    fn note_checkpoint(&self, stamp: [u8; 16]) -> Result<(), StoreError> {
+        self.lock().checkpoint = Some(stamp);
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(self.lock().checkpoint)
+    }
+
+    fn take_held(&self) -> Result<Option<u64>, StoreError> {
+        self.lock().checkpoint = None;
+        Ok(None)
+    }
 }
 
 #[async_trait]
 impl MetadataStore for MemoryStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_to_write();
         for metric in metrics {
             inner.create_rows(metric);
             inner
@@ -201,7 +224,7 @@ impl MetadataStore for MemoryStore {
     }
 
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_to_write();
         for name in names {
             inner.forget(name);
         }

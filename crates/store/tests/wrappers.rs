@@ -23,6 +23,7 @@ impl Store for Shared {
             ordered_scan: false,
             several_writers: true,
             pending_rows: true,
+            keeps_checkpoints: false,
         }
     }
 }

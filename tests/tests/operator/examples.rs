@@ -10,7 +10,7 @@ use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Setup, binary};
 use plumbago_tests::wait::wait_until;
 
-use super::{clear, said};
+use super::{clear, plumbago, said};
 
 /// The commands whose help is looked at.
 const HELPS: &[&[&str]] = &[

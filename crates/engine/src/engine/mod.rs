@@ -3,8 +3,9 @@
 use std::collections::hash_map::RandomState;
 use std::fmt::{self, Debug};
 use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,20 +17,19 @@ use plumbago_store::{FetchError, FlushStore, MetadataStore, PointStore};
 use plumbago_telemetry::{Conditions, Damage, Registry};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::checkpoint::CheckpointFile;
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::memory::Allowance;
 use crate::quotas::Quotas;
 use crate::read::Reader;
-use crate::recover::{self, Recovered, Sources, StartError};
 use crate::refusal::NameCheck;
 use crate::router::{NameHash, Router, ShardBatch};
-use crate::shard::Shard;
 use crate::shard::creation::ConfigFor;
 use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::read::HeadQuery;
 use crate::stats::{Stats, store_call};
-use crate::worker::create::Creates;
+use crate::worker::create::{self, Creates};
 use crate::worker::flusher::StoreTrouble;
 use crate::worker::{ShardCommand, ShardGauges, ask};
 
@@ -40,6 +40,8 @@ mod limits;
 mod metrics;
 mod push;
 mod settings;
+mod start;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -66,6 +68,8 @@ pub struct EngineParts {
     pub metadata: Arc<dyn MetadataStore>,
     /// Keeps accepted points until they are flushed.
     pub journal: Journal,
+    /// The file that a clean stop leaves for the next start, if the store allows it; `None` for never.
+    pub checkpoint: Option<PathBuf>,
     /// The time that one journal segment covers.
     pub journal_segment: Duration,
     /// Chooses retention and aggregation of a new metric.
@@ -103,6 +107,13 @@ struct Inner {
     give_up: Arc<AtomicBool>,
     ends: Mutex<Vec<QueueEnds>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The checkpoint that was found, until the start uses or removes it.
+    found: Mutex<Option<CheckpointFile>>,
+    /// What the gates of all shards share, once the engine is started.
+    gates: OnceLock<Arc<create::Shared>>,
+    /// Held for reading while a metric is changed in the metadata store first and in its head then. A stop for a
+    /// checkpoint holds it for writing, so that the checkpoint has both or neither.
+    between_stores: tokio::sync::RwLock<()>,
     /// Held while settings of a metric change.
     changes: tokio::sync::Mutex<()>,
     /// Held while quotas change.
@@ -137,8 +148,10 @@ impl Engine {
             ends.push(QueueEnds { commands: commands_end, points });
         }
         let creates = Arc::new(Creates::new(config.max_creates_per_minute));
+        let found = find_checkpoint(parts.checkpoint.as_deref(), shards);
         // The seed is random, so that no sender can choose names that collide.
-        let router = Router::new(RandomState::new().hash_one("plumbago"), shards);
+        let random = || RandomState::new().hash_one("plumbago");
+        let router = Router::new(found.as_ref().map_or_else(random, |found| found.header.seed), shards);
         Self(Arc::new(Inner {
             config,
             parts,
@@ -153,41 +166,13 @@ impl Engine {
             give_up: Arc::default(),
             ends: Mutex::new(ends),
             threads: Mutex::new(Vec::new()),
+            found: Mutex::new(found),
+            gates: OnceLock::new(),
+            between_stores: tokio::sync::RwLock::default(),
             changes: tokio::sync::Mutex::default(),
             quota_changes: tokio::sync::Mutex::default(),
             creates,
         }))
-    }
-
-    /// Loads metrics, state rows and journal, then starts the worker threads.
-    ///
-    /// # Errors
-    /// When the store or the journal cannot be read, when a thread cannot be started, and when the engine
-    /// was started before.
-    pub async fn start(&self) -> Result<Recovered, StartError> {
-        let inner = &*self.0;
-        let ends = std::mem::take(&mut *inner.ends.lock().unwrap_or_else(PoisonError::into_inner));
-        if ends.is_empty() {
-            return Err(StartError::Again);
-        }
-        let mut shards: Vec<Shard> = ends
-            .iter()
-            .map(|_| Shard::new(inner.parts.flush.layout(), self.limits(), inner.stats.clone()))
-            .collect();
-        let sources = Sources {
-            metadata: &inner.parts.metadata,
-            flush: &*inner.parts.flush,
-            journal: &inner.parts.journal,
-            index: &inner.parts.index,
-            router: inner.router,
-            config_for: &inner.parts.config_for,
-            quotas: &inner.parts.quotas,
-            now: inner.parts.clock.now(),
-        };
-        let start = recover::recover(&sources, &mut shards).await?;
-        self.run(ends, shards, start.creations, start.numbers)?;
-        tokio::spawn(self.clone().housekeeping());
-        Ok(start.report)
     }
 
     /// Returns a reader of points that asks neither peers nor the metadata store.
@@ -212,6 +197,11 @@ impl Engine {
     /// Only one change of settings at a time.
     pub(crate) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changes.lock().await
+    }
+
+    /// Hold the returned value from a change in the metadata store until the head of the metric has it too.
+    pub(crate) async fn between_stores(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.0.between_stores.read().await
     }
 
     pub(crate) fn router(&self) -> &Router {
@@ -299,47 +289,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies what is queued, makes everything durable and ends the threads. Listeners must be closed
-    /// before. Gives up after `timeout` when the store keeps failing: the points stay in the journal.
-    pub async fn stop(&self, timeout: Duration) -> Ledger {
-        let mut answers = Vec::new();
-        for worker in &self.0.workers {
-            let (sender, receiver) = oneshot::channel();
-            if worker.send(ShardCommand::Stop(sender)).await.is_ok() {
-                answers.push(receiver);
-            }
-        }
-        let mut whole = Ledger::default();
-        let deadline = tokio::time::Instant::now() + timeout;
-        for answer in answers {
-            match tokio::time::timeout_at(deadline, answer).await {
-                Ok(Ok(ledger)) => whole += ledger,
-                _ => {
-                    tracing::error!(
-                        "the stop timed out before all points were stored; the journal keeps the rest for the next start"
-                    );
-                    self.0.give_up.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-        if !self.0.give_up.load(Ordering::Relaxed) {
-            let threads = std::mem::take(&mut *self.0.threads.lock().unwrap_or_else(PoisonError::into_inner));
-            let _ =
-                tokio::task::spawn_blocking(move || threads.into_iter().for_each(|t| drop(t.join()))).await;
-        }
-        if !self.0.give_up.load(Ordering::Relaxed)
-            && let Err(error) = self.0.parts.flush.note_held(whole.held.saturating_sub(whole.waiting))
-        {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "cannot save the number of points in the state rows; nothing is lost, but if these rows are damaged later, a \
-                 start cannot say how many points are lost with them"
-            );
-        }
-        self.sync_and_drop().await;
-        self.with_queues(whole)
-    }
-
     fn with_queues(&self, mut ledger: Ledger) -> Ledger {
         let received = self.0.stats.received.get();
         ledger.queued = received.saturating_sub(ledger.received);
@@ -347,5 +296,22 @@ impl Engine {
         ledger.received = ledger.received.max(received);
         ledger.lost = Damage::of(&self.0.parts.registry).lost_points();
         ledger
+    }
+}
+
+/// Opens the checkpoint, if there is one for this number of shards.
+fn find_checkpoint(path: Option<&Path>, shards: usize) -> Option<CheckpointFile> {
+    match CheckpointFile::open(path?) {
+        Ok(found) => found.filter(|found| {
+            let fits = found.header.shards.len() == shards;
+            if !fits {
+                tracing::info!("the checkpoint is not used: the number of shards has changed");
+            }
+            fits
+        }),
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the checkpoint is not used");
+            None
+        }
     }
 }

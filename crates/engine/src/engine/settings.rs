@@ -49,6 +49,7 @@ impl Engine {
         if !changed.config.reads_what_was_stored_with(&meta.config) {
             return Err(ChangeError::Windows { name: name.to_owned(), from: old, to: method });
         }
+        let _both = self.between_stores().await;
         if old != method {
             metadata.set_aggregation(name, method).await?;
             metadata.sync_names().await?;

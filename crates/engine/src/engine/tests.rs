@@ -12,9 +12,11 @@ use plumbago_store::{BlockLayout, Capabilities, FlushBatch, FlushStore, Store, S
 use plumbago_telemetry::Registry;
 
 use super::*;
-use plumbago_store::{FetchRequest, SeriesSource};
+use crate::recover::{Recovered, StartError};
+use plumbago_store::{FetchRequest, MetricMeta, SeriesSource};
 
 mod change;
+mod checkpoint;
 mod copy;
 mod history;
 mod late;
@@ -88,6 +90,18 @@ impl FlushStore for GatedStore {
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError> {
         self.inner.scan_states(visit)
     }
+
+    fn note_checkpoint(&self, stamp: [u8; 16]) -> Result<(), StoreError> {
+        self.inner.note_checkpoint(stamp)
+    }
+
+    fn checkpoint(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.checkpoint()
+    }
+
+    fn take_held(&self) -> Result<Option<u64>, StoreError> {
+        self.inner.take_held()
+    }
 }
 
 /// What remains when an engine stops, and the gates with which a test blocks one.
@@ -102,6 +116,8 @@ struct World {
     creations: Arc<Gate>,
     shards: usize,
     quotas: Arc<Quotas>,
+    /// Stops leave a checkpoint.
+    checkpoint: bool,
 }
 
 impl World {
@@ -115,6 +131,7 @@ impl World {
             creations: Arc::default(),
             shards: 2,
             quotas: Arc::default(),
+            checkpoint: false,
         }
     }
 
@@ -140,6 +157,7 @@ impl World {
             flush: Arc::new(GatedStore { inner: store.clone(), gate: Arc::clone(&self.commits) }),
             metadata: Arc::new(store),
             journal: Journal::open(&self.dir.path().join("journal"), settings, clock, &registry).unwrap(),
+            checkpoint: self.checkpoint.then(|| self.dir.path().join("checkpoint")),
             journal_segment: Duration::from_secs(300),
             config_for: Arc::new(move |name| {
                 if name.starts_with("stuck") {
@@ -155,7 +173,10 @@ impl World {
             quotas: Arc::clone(&self.quotas),
             registry,
         };
-        let engine = Engine::new(Config { shards: self.shards, ..Config::default() }, parts);
+        let engine = Engine::new(
+            Config { shards: self.shards, checkpoint_min_metrics: 0, ..Config::default() },
+            parts,
+        );
         let recovered = engine.start().await.unwrap();
         (engine, recovered)
     }

@@ -53,6 +53,7 @@ impl Engine {
             creates: Arc::clone(&inner.creates),
             quotas: Arc::clone(&inner.parts.quotas),
         });
+        let _ = inner.gates.set(Arc::clone(&shared));
         self.watch_memory()?;
         let runtime = Handle::current();
         for (number, ((ends, shard), creations)) in ends.into_iter().zip(shards).zip(creations).enumerate() {

@@ -129,6 +129,7 @@ impl Engine {
         if dry_run {
             return Ok(exists);
         }
+        let _both = self.between_stores().await;
         if !new.is_empty() {
             parts.metadata.create(&new).await?;
         }

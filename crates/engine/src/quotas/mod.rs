@@ -139,6 +139,12 @@ impl Quotas {
         }
     }
 
+    /// False while no metric has an account: there are no rules, and none are about to be in effect.
+    pub(crate) fn has_rules(&self) -> bool {
+        let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        generations.next.is_some() || !generations.current.rules.is_empty()
+    }
+
     /// The accounts that a metric of this name counts for.
     pub(crate) fn places(&self, name: &str) -> Places {
         let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -14,6 +14,7 @@ use plumbago_journal::{Journal, JournalError};
 use plumbago_model::MetricId;
 use plumbago_store::{FlushStore, MetaPage, MetadataStore, StoreError};
 
+use crate::checkpoint::CheckpointError;
 use crate::quotas::Quotas;
 use crate::router::Router;
 use crate::shard::Shard;
@@ -30,8 +31,10 @@ const ABREAST: usize = 64;
 /// What a start found and how long it took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recovered {
-    /// Metrics in the metadata store.
+    /// Metrics in the metadata store, or in the checkpoint.
     pub metrics: u64,
+    /// Everything came from the checkpoint of a clean stop; the other counts are 0.
+    pub from_checkpoint: bool,
     /// State rows restored.
     pub states: u64,
     /// Journal records of points applied again.
@@ -60,6 +63,10 @@ pub enum StartError {
     /// The journal could not be replayed.
     #[error("failed to replay the journal")]
     Journal(#[from] JournalError),
+    /// The checkpoint could not be removed, or was found to be damaged when part of it was loaded. A further start does
+    /// without it.
+    #[error("failed to use the checkpoint")]
+    Checkpoint(#[from] CheckpointError),
     /// A thread could not be started.
     #[error("failed to start a thread")]
     Thread(#[source] std::io::Error),

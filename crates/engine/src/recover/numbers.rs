@@ -154,6 +154,21 @@ pub(crate) struct FreeNumbers {
 }
 
 impl FreeNumbers {
+    /// The numbers of these ranges, which are in descending order.
+    pub(crate) fn of(ranges: Vec<Range<u32>>) -> Self {
+        Self { ranges }
+    }
+
+    /// The ranges, in descending order.
+    pub(crate) fn ranges(&self) -> &[Range<u32>] {
+        &self.ranges
+    }
+
+    /// How many there are.
+    pub(crate) fn left(&self) -> u64 {
+        self.ranges.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
+    }
+
     /// Takes the lowest number; `None` when none is left.
     pub(crate) fn take_lowest(&mut self) -> Option<u32> {
         let range = self.ranges.last_mut()?;

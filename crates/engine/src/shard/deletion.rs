@@ -21,6 +21,11 @@ use crate::stats::Reject;
 pub(crate) struct Deletions(HashMap<NameHash, Option<NewMetric>>);
 
 impl Deletions {
+    /// True when nothing is being deleted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// True while the metric is being deleted.
     pub(crate) fn contains(&self, hash: &NameHash) -> bool {
         !self.0.is_empty() && self.0.contains_key(hash)

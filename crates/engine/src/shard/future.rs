@@ -36,7 +36,7 @@ pub(crate) struct FuturePoints {
     arrivals: u64,
     /// Entries that calls have looked at, to test what they cost.
     #[cfg(test)]
-    visited: std::cell::Cell<usize>,
+    visited: std::sync::atomic::AtomicUsize,
 }
 
 impl FuturePoints {
@@ -109,7 +109,7 @@ impl FuturePoints {
     #[inline]
     fn count_visit(&self) {
         #[cfg(test)]
-        self.visited.set(self.visited.get() + 1);
+        self.visited.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
@@ -206,6 +206,8 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     fn full() -> FuturePoints {
@@ -227,19 +229,19 @@ mod tests {
             let of_head = points.of_head(at).count();
             assert!((65..=66).contains(&of_head), "{of_head}");
         }
-        assert_eq!(points.visited.get(), POINTS_MAX);
+        assert_eq!(points.visited.load(Relaxed), POINTS_MAX);
 
         let mut points = full();
         assert_eq!(points.pop_released(9_979), None);
         assert_eq!(std::iter::from_fn(|| points.pop_released(9_980)).count(), 1000);
-        assert_eq!(points.visited.get(), 1000);
+        assert_eq!(points.visited.load(Relaxed), 1000);
 
         let mut points = full();
         for n in 0..POINTS_MAX as u32 {
             let timestamp = 10_000 + n / 1000;
             assert!(points.remove(n % 1000, i64::from(timestamp) - 20, timestamp));
         }
-        assert!(points.visited.get() <= 2 * POINTS_MAX);
+        assert!(points.visited.load(Relaxed) <= 2 * POINTS_MAX);
         assert!(points.by_head.is_empty() && points.by_release.is_empty());
     }
 

@@ -132,6 +132,11 @@ impl Head {
         full.then_some(self.chain)
     }
 
+    /// The newest octet.
+    pub(crate) fn newest_octet(&self) -> &Octet {
+        &self.raw
+    }
+
     /// The encoded slots.
     pub(crate) fn chain(&self) -> Chain {
         self.chain

@@ -20,6 +20,7 @@ pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod ranges;
 pub(crate) mod read;
+pub(crate) mod record;
 pub(crate) mod restore;
 #[cfg(test)]
 mod simulation;
@@ -250,7 +251,9 @@ impl Shard {
     ) -> u32 {
         let layout = self.layout(config);
         let coarse = self.layouts[usize::from(layout)].coarse();
-        let at = self.vacant.get_mut(&coarse).and_then(Vec::pop).unwrap_or_else(|| self.push_vacant(coarse));
+        let vacant =
+            if self.vacant.is_empty() { None } else { self.vacant.get_mut(&coarse).and_then(Vec::pop) };
+        let at = vacant.unwrap_or_else(|| self.push_vacant(coarse));
         let mut state = HeadState::default();
         state.on_life(life);
         if life == LifeEvent::InsertKnown {

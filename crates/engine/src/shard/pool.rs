@@ -34,6 +34,11 @@ impl Chain {
     pub(crate) fn is_empty(self) -> bool {
         self.len == 0
     }
+
+    /// The number of bytes.
+    pub(crate) fn len(self) -> u32 {
+        self.len
+    }
 }
 
 /// The cells of one shard.

@@ -30,6 +30,7 @@ use crate::router::Router;
 use crate::shard::creation::NewMetric;
 use crate::shard::jobs::{Done, Flushes, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
+use crate::shard::record::HeadRecord;
 use crate::shard::restore::Replayed;
 use crate::worker::flusher::do_job;
 
@@ -70,6 +71,8 @@ struct World {
     /// a younger point caused the window to be folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
+    /// How often a start used a checkpoint.
+    loaded: u32,
     forgotten: u32,
     /// How often late points waited in the journal.
     waited: u32,
@@ -118,6 +121,7 @@ impl World {
             model: BTreeMap::new(),
             aged: BTreeMap::new(),
             crashes: 0,
+            loaded: 0,
             forgotten: 0,
             waited: 0,
             erasing: None,
@@ -134,8 +138,37 @@ impl World {
             75..85 => self.build(),
             85..92 => self.work(),
             92..98 => self.acknowledge(),
-            _ => self.crash(),
+            98 => self.crash(),
+            _ => self.stop_and_start(),
         }
+    }
+
+    /// Stops with a checkpoint, once nothing is on its way to the store, and starts from it.
+    fn stop_and_start(&mut self) {
+        if self.limits.at_intervals || self.erasing.is_some() || self.shard.has_jobs() {
+            return;
+        }
+        self.settle(1);
+        let segment = self.journal.as_ref().unwrap().current_segment();
+        let (mut bytes, mut hashes) = (Vec::new(), Vec::new());
+        for metric in 0..3 {
+            let hash = self.router.hash(&format!("m.{metric}"));
+            if let Some(at) = self.shard.find(&hash) {
+                self.shard.put_record(at, &[0], segment, &mut bytes);
+                hashes.push(hash);
+            }
+        }
+        let mut shard = Shard::new(self.store.layout(), self.limits, self.stats.clone());
+        let mut rest = &bytes[..];
+        for hash in hashes {
+            let record = HeadRecord::take(&mut rest, &[PER.len()]).unwrap();
+            shard.take_record(hash, &record, &self.config, segment).unwrap();
+        }
+        assert!(rest.is_empty());
+        shard.end_load(self.shard.ledger.held, self.shard.sequence);
+        self.shard = shard;
+        self.loaded += 1;
+        self.balance();
     }
 
     fn points(&mut self) {
@@ -375,7 +408,7 @@ fn open(dir: &tempfile::TempDir, clock: &Arc<ManualClock>) -> Journal {
 #[test]
 fn every_slot_and_window_survives_crashes() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let (mut crashes, mut forgotten, mut waited, mut erased) = (0, 0, 0, 0);
+    let (mut crashes, mut loaded, mut forgotten, mut waited, mut erased) = (0, 0, 0, 0, 0);
     for (i, method) in METHODS.iter().cycle().take(4 * METHODS.len()).enumerate() {
         let seed = first + i as u64;
         println!("seed {seed} {method}");
@@ -399,11 +432,13 @@ fn every_slot_and_window_survives_crashes() {
         world.check();
         world.check_store_alone();
         crashes += world.crashes;
+        loaded += world.loaded;
         forgotten += world.forgotten;
         waited += world.waited;
         erased += world.erased;
     }
     assert!(crashes > 60, "{crashes} crashes only");
+    assert!(loaded > 30, "{loaded} starts from a checkpoint only");
     assert!(forgotten > 10, "{forgotten} metrics forgotten only");
     assert!(erased > 80, "{erased} ranges deleted only");
     assert!(waited > 200, "late points waited {waited} times only");

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::ledger::Ledger;
 use crate::router::NameHash;
+use crate::shard::Shard;
 use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
@@ -70,8 +71,24 @@ pub(crate) enum ShardCommand {
     Ledger(oneshot::Sender<Ledger>),
     /// Flush every held point. Answers once all are committed.
     FlushAll(oneshot::Sender<()>),
-    /// Apply the queued points, make them durable and end. Answers with the final ledger.
-    Stop(oneshot::Sender<Ledger>),
+    /// Apply the queued points, make them durable and end.
+    Stop(StopOrder),
+}
+
+/// How a worker stops.
+#[derive(Debug)]
+pub(crate) struct StopOrder {
+    /// The shard is wanted for a checkpoint, if the journal has all of its points. Otherwise they are stored.
+    pub(crate) for_checkpoint: bool,
+    pub(crate) done: oneshot::Sender<Stopped>,
+}
+
+/// The end of a worker.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    pub(crate) ledger: Ledger,
+    /// The shard, if it is fit for a checkpoint. Its points that are not stored are in the journal.
+    pub(crate) shard: Option<Box<Shard>>,
 }
 
 /// Sends a question to a worker and waits for the answer.

@@ -34,6 +34,9 @@ impl ShardWorker {
         if !self.has_room() || self.state.flush_all.as_ref().is_some_and(FlushAll::goes_first) {
             return;
         }
+        if self.hands_over() {
+            return;
+        }
         let interval = self.sweep_every;
         if self.shard.sweep.is_over && self.state.swept.is_some_and(|began| began.elapsed() < interval) {
             return;
@@ -111,6 +114,10 @@ impl ShardWorker {
         if self.shard.flushing.is_empty() && self.shard.due.is_empty() {
             return None;
         }
+        // Late points may wait for a flush of their head; nothing else has to be stored.
+        if self.hands_over() && self.shard.late.is_idle() {
+            return None;
+        }
         if self.shard.flushing.is_empty() {
             let since = *self.state.due_since.get_or_insert_with(Instant::now);
             if self.shard.due.len() < DUE_METRICS && since.elapsed() < Duration::from_secs(1) {
@@ -180,44 +187,5 @@ impl ShardWorker {
                 let _ = done.send(());
             }
         }
-    }
-
-    /// Goes on with a stop: applies every queued point, then writes state rows of all heads in id order.
-    pub(super) fn stop_when_drained(&mut self) {
-        let is_busy = self.state.flush_all.is_some() || self.state.unapplied.is_some();
-        if self.state.stopping.is_none() || is_busy {
-            return;
-        }
-        while let Ok(batch) = self.points.try_recv() {
-            self.take_next(batch);
-            if self.state.unapplied.is_some() {
-                return;
-            }
-        }
-        self.points.close();
-        self.state.drained = true;
-        let order = if self.shard.limits.at_intervals {
-            self.shard.held_in_id_order()
-        } else {
-            self.shard.unflushed_in_id_order()
-        };
-        let (sent, done) = (VecDeque::new(), Vec::new());
-        self.state.flush_all = Some(FlushAll { slots: false, order, sent, sequence: None, done });
-    }
-
-    /// Ends a stop when nothing is left to do. Returns whether the worker ends.
-    pub(super) fn end_if_stopped(&mut self) -> bool {
-        let is_flushing = self.state.in_flight > 0 || !self.state.ready.is_empty();
-        let idle = self.state.flush_all.is_none() && !is_flushing && self.shard.late.is_idle();
-        if !idle || !self.state.drained || self.shard.has_unflushed() {
-            return false;
-        }
-        self.write_out();
-        self.shard.sweep.needed_from = self.journal.current_segment() + 1;
-        self.update_gauges();
-        if let Some(done) = self.state.stopping.take() {
-            let _ = done.send(self.shard.ledger());
-        }
-        true
     }
 }

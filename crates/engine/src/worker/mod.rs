@@ -7,6 +7,7 @@ mod flush_all;
 pub(crate) mod flusher;
 mod flushing;
 mod run;
+mod stop;
 
-pub(crate) use command::{ShardCommand, ShardGauges, ask};
+pub(crate) use command::{ShardCommand, ShardGauges, StopOrder, Stopped, ask};
 pub(crate) use run::{Progress, ShardWorker};

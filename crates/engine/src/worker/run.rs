@@ -11,10 +11,9 @@ use plumbago_model::Clock;
 use plumbago_telemetry::Throttle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::command::{ShardCommand, ShardGauges};
+use super::command::{ShardCommand, ShardGauges, StopOrder};
 use super::create::Gate;
 use super::flush_all::FlushAll;
-use crate::ledger::Ledger;
 use crate::router::{NameHash, ShardBatch};
 use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::head_state::LifeEvent;
@@ -71,7 +70,9 @@ pub(crate) struct Progress {
     pub(super) unapplied: Option<(ShardBatch, usize)>,
     throttle: Throttle,
     pub(super) flush_all: Option<FlushAll>,
-    pub(super) stopping: Option<oneshot::Sender<Ledger>>,
+    pub(super) stopping: Option<StopOrder>,
+    /// During a stop for a checkpoint: no head before this one is being created.
+    pub(super) created_until: u32,
     /// The queue of points is closed and empty.
     pub(super) drained: bool,
     /// Flushes in flight. Late points in flight are counted by metric.
@@ -114,6 +115,7 @@ impl Default for Progress {
             throttle: Throttle::new(10_000),
             flush_all: None,
             stopping: None,
+            created_until: 0,
             drained: false,
             in_flight: 0,
             ready: VecDeque::new(),
@@ -283,7 +285,7 @@ impl ShardWorker {
             ShardCommand::Ledger(answer) => {
                 let _ = answer.send(self.shard.ledger());
             }
-            ShardCommand::Stop(done) => self.state.stopping = Some(done),
+            ShardCommand::Stop(order) => self.state.stopping = Some(order),
         }
     }
 
@@ -432,7 +434,7 @@ impl ShardWorker {
         }
     }
 
-    fn report(&self, error: &JournalError) {
+    pub(super) fn report(&self, error: &JournalError) {
         if self.state.throttle.pass(self.clock.now_ms()).is_some() {
             let error: &(dyn std::error::Error + 'static) = error;
             tracing::error!(

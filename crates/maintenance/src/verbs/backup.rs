@@ -70,7 +70,7 @@ fn count(registry: &Registry, result: &Result<Taken, BackupError>) {
             "a backup was taken"
         ),
         Err(error) => {
-            tracing::warn!(%error, "a backup failed; give the same command again: it uses what was copied")
+            tracing::warn!(%error, "a backup failed; give the same command again: it uses what was copied");
         }
     }
 }

@@ -95,7 +95,7 @@ impl AdminActions for Control {
         if dry_run {
             let again = self.keeper.would_replay(since).await.map_err(failed)?;
             let nodes = again.servers.iter().map(|(node, rows)| (node.to_string(), json!(rows)));
-            let nodes: serde_json::Map<String, Value> = nodes.collect();
+            let nodes: Map<String, Value> = nodes.collect();
             return Ok(json!({ "bytes": again.bytes, "rows": again.rows, "nodes": nodes }));
         }
         let bytes = self.keeper.replay(since).map_err(failed)?;

@@ -17,8 +17,9 @@ use crate::config::{Config, StoreKind};
 
 /// The directory that contains the hard links during a backup.
 const LINKS: &str = "backup-links";
-/// Entries of the data directory that a backup leaves out. A restored directory gets a secret of its own.
-const LEFT_OUT: [&str; 3] = [LINKS, "admin-secret", "lost+found"];
+/// Entries of the data directory that a backup leaves out. A restored directory gets a secret of its own, and does without
+/// the checkpoint, which is large and has nothing that the store and the journal lack.
+const LEFT_OUT: [&str; 4] = [LINKS, "admin-secret", "checkpoint", "lost+found"];
 /// The directories of the fjall databases in the data directory.
 const DATABASES: [&str; 3] = ["store", "spool", "names"];
 /// Files smaller than this are copied at once, because they may be changed in place.

@@ -78,7 +78,7 @@ impl Before {
 
     /// Logs what the start has found.
     pub(super) fn found(&self, found: &Recovered) {
-        let Recovered { metrics, states, replayed, covered, unexplained, .. } = found;
+        let Recovered { metrics, states, replayed, covered, unexplained, from_checkpoint, .. } = found;
         let points = grouped(*replayed);
         let count = grouped(*metrics);
         let text = match (self.is_used, &self.stopped, self.written) {
@@ -96,6 +96,7 @@ impl Before {
             }
         };
         tracing::info!(
+            from_checkpoint,
             state_rows = states,
             replayed,
             covered,

@@ -364,6 +364,7 @@ fn open(
         flush: backend.flush,
         metadata: backend.metadata,
         journal: journal.clone(),
+        checkpoint: Some(dir.join("checkpoint")),
         journal_segment: config.journal.segment,
         config_for: rules.config_for(),
         name_check: backend.keeper.name_check(),

@@ -250,6 +250,14 @@ impl<S: FlushStore> FlushStore for Faulty<S> {
         self.inner.note_held(points)
     }
 
+    fn note_checkpoint(&self, stamp: [u8; 16]) -> Result<(), StoreError> {
+        self.inner.note_checkpoint(stamp)
+    }
+
+    fn checkpoint(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.checkpoint()
+    }
+
     fn take_held(&self) -> Result<Option<u64>, StoreError> {
         self.inner.take_held()
     }

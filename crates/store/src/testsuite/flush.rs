@@ -13,7 +13,27 @@ pub async fn all(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     rows_and_states_are_committed_together(flush, points, now).await;
     states_are_replaced_deleted_and_visited_in_id_order(flush);
     an_empty_commit_is_fine(flush);
+    a_change_removes_the_note_of_a_checkpoint(flush);
     blocks_of_a_flush_read_back(flush, points, now).await;
+}
+
+/// A checkpoint fits until something changes, or until a start takes the note.
+pub fn a_change_removes_the_note_of_a_checkpoint(flush: &dyn FlushStore) {
+    if !flush.capabilities().keeps_checkpoints {
+        return;
+    }
+    let id = Subject::new("flush.checkpoint").id;
+    let change = FlushBatch { states: vec![StateRow { id, bytes: vec![7] }], ..FlushBatch::default() };
+    let noted = || insist_blocking(|| flush.checkpoint());
+    insist_blocking(|| flush.commit(&change));
+    assert_eq!(noted(), None);
+    insist_blocking(|| flush.note_checkpoint([3; 16]));
+    assert_eq!(noted(), Some([3; 16]));
+    insist_blocking(|| flush.commit(&change));
+    assert_eq!(noted(), None);
+    insist_blocking(|| flush.note_checkpoint([4; 16]));
+    assert_eq!(insist_blocking(|| flush.take_held()), None, "it is no number of points");
+    assert_eq!(noted(), None);
 }
 
 /// All state rows, in the order of the scan.

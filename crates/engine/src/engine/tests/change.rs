@@ -418,7 +418,10 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
         println!("seed {seed}");
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // One store that gets whole blocks, and one that gets a few slots at every interval.
-        let mut world = World { memory: MemoryStore::new([10, 1][seed as usize % 2]), ..World::new() };
+        // Every second one leaves checkpoints at its stops.
+        let checkpoint = (seed / 2).is_multiple_of(2);
+        let memory = MemoryStore::new([10, 1][seed as usize % 2]);
+        let mut world = World { memory, checkpoint, ..World::new() };
         let (mut engine, _) = world.start().await;
         let mut known = [Known::new("sum.m", "sum"), Known::new("sum.n", "sum"), Known::new("max.m", "max")];
         send(&engine, &mut chance, START, &mut known).await;

@@ -1,0 +1,80 @@
+//! The checkpoint: one file with all names and heads as they are at a clean stop, so that neither the stop nor the next
+//! start has to go through the store metric by metric. `docs/formats/checkpoint.md` has the format,
+//! `docs/decisions/checkpoint.md` the reasons.
+//!
+//! It is never the only copy of anything: store and journal stay as they are after a `kill -9`. A start uses it only
+//! if it fits both of them exactly, and removes it before anything changes.
+
+mod file;
+mod header;
+mod load;
+mod names;
+mod save;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+
+pub(crate) use file::{CheckpointFile, remove};
+pub(crate) use header::{Header, ShardHeader};
+pub(crate) use load::{Loaded, load, numbers};
+pub(crate) use names::{put_varint, take_varint};
+pub(crate) use save::{Content, Saved, save};
+
+/// Why a checkpoint cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The file system failed.
+    #[error("failed to {0} the checkpoint")]
+    File(&'static str, #[source] io::Error),
+    /// The file is not a whole checkpoint of this version.
+    #[error("the checkpoint is damaged: {0}")]
+    Damaged(&'static str),
+    /// Some metrics have no name in the index, or the other way round.
+    #[error("{names} names of the index belong to {metrics} metrics")]
+    Names {
+        /// Names that belong to a metric.
+        names: u64,
+        /// Metrics in the shards.
+        metrics: u64,
+    },
+    /// The store cannot be asked, or not be written.
+    #[error(transparent)]
+    Store(#[from] plumbago_store::StoreError),
+    /// The journal could not be synced.
+    #[error(transparent)]
+    Journal(#[from] plumbago_journal::JournalError),
+}
+
+/// A stamp that no other checkpoint has.
+pub(crate) fn new_stamp() -> [u8; 16] {
+    // The keys of `RandomState` are random in each process, and differ from value to value.
+    let half = || RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes();
+    let mut stamp = [0; 16];
+    stamp[..8].copy_from_slice(&half());
+    stamp[8..].copy_from_slice(&half());
+    stamp
+}
+
+/// Takes the next bytes of a buffer.
+pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = bytes.split_first_chunk::<N>()?;
+    *bytes = tail;
+    Some(*head)
+}
+
+/// Takes the next `len` bytes of a buffer.
+pub(crate) fn take_slice<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (head, tail) = bytes.split_at_checked(len)?;
+    *bytes = tail;
+    Some(head)
+}
+
+/// Takes a little-endian number.
+pub(crate) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    take(bytes).map(u32::from_le_bytes)
+}
+
+/// Takes a little-endian number.
+pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    take(bytes).map(u64::from_le_bytes)
+}

@@ -1,0 +1,129 @@
+//! A start: from the checkpoint of a clean stop if it fits, otherwise from names, state rows and journal.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use super::Engine;
+use crate::checkpoint::{self, CheckpointFile, Loaded};
+use crate::recover::numbers::FreeNumbers;
+use crate::recover::{self, Recovered, Sources, Start, StartError};
+use crate::shard::Shard;
+
+impl Engine {
+    /// Loads metrics and points of earlier runs, then starts the worker threads.
+    ///
+    /// # Errors
+    /// When the store or the journal cannot be read, when a thread cannot be started, and when the engine
+    /// was started before.
+    pub async fn start(&self) -> Result<Recovered, StartError> {
+        let inner = &*self.0;
+        let ends = std::mem::take(&mut *inner.ends.lock().unwrap_or_else(PoisonError::into_inner));
+        if ends.is_empty() {
+            return Err(StartError::Again);
+        }
+        let mut shards: Vec<Shard> = ends
+            .iter()
+            .map(|_| Shard::new(inner.parts.flush.layout(), self.limits(), inner.stats.clone()))
+            .collect();
+        let began = Instant::now();
+        let loaded = self.load_checkpoint(&mut shards)?;
+        let start = match &loaded {
+            Some(loaded) => self.begin_from(loaded, &mut shards, began)?,
+            None => self.recover(&mut shards).await?,
+        };
+        self.run(ends, shards, start.creations, start.numbers)?;
+        if let Some(loaded) = loaded {
+            self.note_numbers(loaded)?;
+        }
+        tokio::spawn(self.clone().housekeeping());
+        Ok(start.report)
+    }
+
+    async fn recover(&self, shards: &mut [Shard]) -> Result<Start, StartError> {
+        let inner = &*self.0;
+        let sources = Sources {
+            metadata: &inner.parts.metadata,
+            flush: &*inner.parts.flush,
+            journal: &inner.parts.journal,
+            index: &inner.parts.index,
+            router: inner.router,
+            config_for: &inner.parts.config_for,
+            quotas: &inner.parts.quotas,
+            now: inner.parts.clock.now(),
+        };
+        let start = recover::recover(&sources, shards).await?;
+        // From now on it would not have what arrives.
+        if let Some(path) = &inner.parts.checkpoint {
+            checkpoint::remove(path)?;
+        }
+        Ok(start)
+    }
+
+    /// Fills the shards and the index from the checkpoint. `None` if there is none that fits.
+    fn load_checkpoint(&self, shards: &mut [Shard]) -> Result<Option<Loaded>, StartError> {
+        let inner = &*self.0;
+        let found = inner.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(found) = found else { return Ok(None) };
+        if let Some(why) = self.unfit(&found)? {
+            tracing::info!("the checkpoint is not used: {why}");
+            return Ok(None);
+        }
+        let path = found.path().to_owned();
+        match checkpoint::load(found, shards, &inner.parts.index, inner.router, &inner.parts.quotas) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err((false, error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the checkpoint is not used");
+                Ok(None)
+            }
+            Err((true, error)) => {
+                // Index and quotas have parts of it. The next start does without it.
+                checkpoint::remove(&path)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Ends the use of a loaded checkpoint: from now on it would not have what arrives.
+    fn begin_from(&self, loaded: &Loaded, shards: &mut [Shard], began: Instant) -> Result<Start, StartError> {
+        let parts = &self.0.parts;
+        checkpoint::remove(loaded.file.path())?;
+        parts.flush.take_held()?;
+        let header = &loaded.file.header;
+        parts.journal.start_at(header.sequence + 1);
+        shards.iter_mut().for_each(Shard::export_counters);
+        let report = Recovered {
+            metrics: header.metrics(),
+            from_checkpoint: true,
+            names: loaded.names,
+            load: began.elapsed(),
+            ..Recovered::default()
+        };
+        let numbers = FreeNumbers::of(header.numbers.clone());
+        Ok(Start { report, numbers, creations: shards.iter().map(|_| Vec::new()).collect() })
+    }
+
+    /// Writes the store's second copy of the numbers in the background. The file of the checkpoint is still open.
+    fn note_numbers(&self, loaded: Loaded) -> Result<(), StartError> {
+        let flush = Arc::clone(&self.0.parts.flush);
+        self.spawn("numbers", move || {
+            flush.note_numbers(loaded.numbered, &mut checkpoint::numbers(&loaded));
+        })
+    }
+
+    /// Why the checkpoint does not fit what store and journal have; `None` if it does.
+    fn unfit(&self, found: &CheckpointFile) -> Result<Option<&'static str>, StartError> {
+        let parts = &self.0.parts;
+        let why = if !parts.flush.capabilities().keeps_checkpoints {
+            "the store keeps no note of it"
+        } else if parts.flush.checkpoint()? != Some(found.header.stamp) {
+            "the store was changed since"
+        } else if parts.journal.segments() != found.header.segments {
+            "the journal was changed since"
+        } else if parts.flush.layout().raw_slots != found.header.block_slots {
+            "the length of blocks has changed"
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(why))
+    }
+}
