@@ -4,6 +4,7 @@
 
 mod check;
 mod gate;
+mod jobs;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -297,34 +298,6 @@ impl World {
         let bytes = self.rng.random_range(1..5000);
         let (next, is_end) = journal.read_again(position, bytes, &mut take).unwrap();
         self.shard.end_reading(next, is_end);
-    }
-
-    /// Does the queued jobs, and some of the steps that late points take.
-    fn work(&mut self) {
-        for job in std::mem::take(&mut self.jobs) {
-            match job {
-                Job::Late(job) => self.late.push(job),
-                job => {
-                    let (store, runtime) = (&*self.store, self.runtime.handle());
-                    self.unacknowledged.push(do_job(store, store, runtime, job, &self.budget).unwrap());
-                }
-            }
-        }
-        for _ in 0..self.rng.random_range(0..20) {
-            let done =
-                self.late.step(&*self.store, &*self.store, self.runtime.handle(), &self.budget).unwrap();
-            self.unacknowledged.push(Done::Late(done));
-        }
-    }
-
-    fn acknowledge(&mut self) {
-        for done in std::mem::take(&mut self.unacknowledged) {
-            match done {
-                Done::Flush(items) => self.shard.flush_done(items),
-                Done::Late(late) => self.shard.late_done(late),
-            }
-        }
-        self.balance();
     }
 
     /// Loses jobs, acknowledgements and all memory, then recovers from the store and the journal.
