@@ -11,7 +11,7 @@ use plumbago_fjall_host::pressure;
 use plumbago_model::MetricId;
 use plumbago_store::{ReadNotes, StoreError};
 
-use crate::errors::{host_error, read_error, write_error};
+use crate::errors::{host_error, write_error};
 use crate::metadata::row_of;
 use crate::name_row::NameRow;
 use crate::open::Open;
@@ -113,14 +113,13 @@ fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16
     Ok(())
 }
 
-/// Notes the first day of the notes, unless it is known.
+/// Notes the first day of the notes, unless it is known. If the row is damaged, the day stays unknown, which is no reason to
+/// refuse a start.
 ///
 /// # Errors
-/// If the database cannot be read or written.
+/// If the database cannot be written.
 pub(crate) fn begin(open: &Open, now: i64) -> Result<(), StoreError> {
-    let since =
-        open.system.get(SINCE).map_err(|error| read_error("read since when reads are noted", error))?;
-    if since.is_some() {
+    if !matches!(open.system.get(SINCE), Ok(None)) {
         return Ok(());
     }
     let day = crate::old_reads::since(open)?.unwrap_or(u32::from(day_of(now)));

@@ -71,7 +71,8 @@ fn launch(what: &str, setup: &Setup) -> Result<Daemon, Ended> {
     if is_up { Ok(daemon) } else { Err(daemon.wait()) }
 }
 
-/// Rows in the spool and points in memory.
+/// Rows in the spool and points in memory. A start may have turned some of the points into rows, which are not as many: the
+/// same directory gives numbers that differ by up to an eighth. So only the loss of more than a quarter shows.
 fn kept(daemon: &Daemon) -> u64 {
     let held = Ledger::parse(&http::get(daemon.admin(), "/admin/ledger").body).unwrap().held;
     held + daemon.counters().sum("plumbago_spool_pending_rows")
@@ -126,7 +127,7 @@ fn check(case: &Case<'_>, daemon: &Daemon, known: &BTreeSet<String>, sound: u64)
         return Err(format!("{other} was never sent"));
     }
     let (names, kept) = (known.difference(&shown).count(), kept(daemon));
-    if names == 0 && kept >= sound {
+    if names == 0 && 4 * kept >= 3 * sound {
         return Ok(());
     }
     let lost = format!("{names} names are missing, and {kept} of {sound} rows and points are left");
