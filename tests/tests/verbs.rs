@@ -308,8 +308,8 @@ fn namespaces_are_counted_and_sent() {
 /// Thirty metrics at ten in a second take two seconds at least: the first ten go at once.
 #[test]
 fn rates_are_kept() {
-    let setup = setup();
-    let daemon = setup.start();
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
     daemon.set_clock(T0);
     let points: Vec<Point> =
         (0..30).map(|m| Point::new(format!("slow.m{m:02}"), T0 - 60, f64::from(m))).collect();
