@@ -97,7 +97,7 @@ pub(super) struct Query {
     ms: bool,
     arrays: bool,
     by_get: bool,
-    /// Whether filters that group are sent as `tags`. The others are sent as `filters` beside them.
+    /// Whether filters are sent as `tags`, if all of them group.
     has_tags: bool,
     /// Another sub-query of the same request.
     second: Option<Box<Query>>,
@@ -204,9 +204,10 @@ impl Query {
             sub["rateOptions"] =
                 json!({"counter": counter, "counterMax": max, "resetValue": reset, "dropResets": drop});
         }
-        // Tags always group.
-        let (tags, filters): (Vec<&Filter>, Vec<&Filter>) =
-            self.filters.iter().partition(|filter| self.has_tags && filter.groups);
+        // Tags always group. OpenTSDB takes only one of the two lists if there are both, and Plumbago takes both, so the
+        // queries have one.
+        let are_tags = self.has_tags && self.filters.iter().all(|filter| filter.groups);
+        let (tags, filters): (Vec<&Filter>, Vec<&Filter>) = self.filters.iter().partition(|_| are_tags);
         if !tags.is_empty() {
             let tags = tags.into_iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
             sub["tags"] = json!(tags.collect::<Map<String, Value>>());
