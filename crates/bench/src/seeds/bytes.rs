@@ -44,6 +44,8 @@ fn fill(setup: &Setup<'_>, name: &str, schemas: &str, series: Series) -> Result<
     let now = wall_clock() / DAY * DAY;
     let running = site.start(now)?;
     running.send(|out| series.write(now, out))?;
+    // Points that came just before the stop may still be in state rows.
+    running.flush()?;
     running.stop()?;
     (setup.disk)(&site.data(), true)
 }

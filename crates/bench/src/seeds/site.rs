@@ -88,6 +88,11 @@ impl Running {
         accepted(&path, &self.admin.post(&path)?).map(drop)
     }
 
+    /// Stores all points in blocks.
+    pub(super) fn flush(&self) -> Result<(), BenchError> {
+        accepted("/admin/flush", &self.admin.post("/admin/flush")?).map(drop)
+    }
+
     /// The daemon's listener for lines.
     pub(super) fn line(&self) -> &str {
         &self.daemon.line
