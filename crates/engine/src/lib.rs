@@ -20,6 +20,7 @@
 
 #[doc(hidden)]
 pub mod bench;
+mod bytes;
 mod change;
 mod checkpoint;
 pub mod config;

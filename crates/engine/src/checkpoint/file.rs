@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::{CheckpointError, Header, take, take_u32};
+use super::{CheckpointError, Header};
+use crate::bytes::{take, take_u32};
 
 /// The name and the version of the format.
 pub(super) const TITLE: &[u8] = b"plumbago-checkpoint 1\n";

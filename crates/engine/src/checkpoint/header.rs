@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plumbago_journal::SegmentInfo;
 use plumbago_model::MetricConfig;
 
-use super::{take, take_slice, take_u32, take_u64};
+use crate::bytes::{take, take_slice, take_u32, take_u64};
 
 /// The first frame of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]

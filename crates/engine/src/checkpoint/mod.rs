@@ -17,7 +17,6 @@ use std::io;
 pub(crate) use file::{CheckpointFile, remove};
 pub(crate) use header::{Header, ShardHeader};
 pub(crate) use load::{Loaded, load, numbers};
-pub(crate) use names::{put_varint, take_varint};
 pub(crate) use save::{Content, Saved, save};
 
 /// Why a checkpoint cannot be written or read.
@@ -53,28 +52,4 @@ pub(crate) fn new_stamp() -> [u8; 16] {
     stamp[..8].copy_from_slice(&half());
     stamp[8..].copy_from_slice(&half());
     stamp
-}
-
-/// Takes the next bytes of a buffer.
-pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = bytes.split_first_chunk::<N>()?;
-    *bytes = tail;
-    Some(*head)
-}
-
-/// Takes the next `len` bytes of a buffer.
-pub(crate) fn take_slice<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
-    let (head, tail) = bytes.split_at_checked(len)?;
-    *bytes = tail;
-    Some(head)
-}
-
-/// Takes a little-endian number.
-pub(crate) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
-    take(bytes).map(u32::from_le_bytes)
-}
-
-/// Takes a little-endian number.
-pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
-    take(bytes).map(u64::from_le_bytes)
 }

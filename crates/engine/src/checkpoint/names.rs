@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::take_slice;
+use crate::bytes::{put_varint, take_slice, take_varint};
 
 /// Appends a name. `last` is the one before it; empty for the first of a group.
 pub(super) fn put(out: &mut Vec<u8>, last: &[u8], name: &[u8]) {
@@ -45,29 +45,6 @@ impl Names {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         self.places.iter().map(move |place| text.get(place.clone()).unwrap_or_default())
     }
-}
-
-/// Appends a number in LEB128.
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Takes a number in LEB128. `None` if the bytes are damaged.
-pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0u32;
-    for shift in (0..35).step_by(7) {
-        let (&byte, tail) = bytes.split_first()?;
-        *bytes = tail;
-        number |= u32::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

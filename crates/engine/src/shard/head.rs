@@ -5,6 +5,7 @@
 
 use plumbago_model::{MetricId, codec};
 
+use crate::bytes::{put_varint, take_varint};
 use crate::shard::head_state::{FlushEvent, HeadState, mark};
 use crate::shard::pool::{Chain, Pool};
 
@@ -201,7 +202,7 @@ impl Head {
         let mut rest = bytes;
         while let Some((&n, tail)) = rest.split_first() {
             rest = tail;
-            let mut slot = base.checked_add(read_varint(&mut rest)?)?;
+            let mut slot = base.checked_add(take_varint(&mut rest)?)?;
             values.clear();
             let used = codec::decode(rest, usize::from(n), values).ok()?;
             rest = rest.get(used..)?;
@@ -308,27 +309,6 @@ fn put_group(out: &mut Vec<u8>, offset: u32, values: &[f64]) {
     out.push(values.len() as u8);
     put_varint(out, offset);
     codec::encode(values, out);
-}
-
-fn put_varint(out: &mut Vec<u8>, mut number: u32) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn read_varint(bytes: &mut &[u8]) -> Option<u32> {
-    let mut number = 0u32;
-    for shift in (0..35).step_by(7) {
-        let (&byte, tail) = bytes.split_first()?;
-        *bytes = tail;
-        number |= u32::from(byte & 0x7f).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use plumbago_model::{MetricConfig, MetricId, Window};
 
 use super::future::FuturePoint;
 use super::{BATCH, Shard, table_hash};
-use crate::checkpoint::{put_varint, take, take_slice, take_u32, take_varint};
+use crate::bytes::{put_varint, take, take_slice, take_u32, take_varint};
 use crate::router::NameHash;
 use crate::shard::head::{OCTET, Octet};
 use crate::shard::head_state::{Life, LifeEvent, mark};

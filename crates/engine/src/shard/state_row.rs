@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use plumbago_model::{Window, codec};
 
+use crate::bytes::take;
 use crate::shard::head::{Head, OCTET, Octet, Scratch};
 
 /// Version 1: the open windows are those of the metric's coarse stages, in the same order.
@@ -137,12 +138,6 @@ impl<'a> State<'a> {
         state.chain = Cow::Borrowed(rest.get(used..)?);
         Some(state)
     }
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = bytes.split_first_chunk::<N>()?;
-    *bytes = tail;
-    Some(*head)
 }
 
 #[cfg(test)]
