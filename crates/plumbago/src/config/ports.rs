@@ -22,19 +22,26 @@ struct Port<'a> {
 /// Finds the ports whose address another port already uses, and relays to this process. Returns the key of each
 /// setting, and what is wrong with it.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
-    let mut open: Vec<Port<'_>> = Vec::new();
+    let ports = ports(config);
+    let mut open: Vec<&Port<'_>> = Vec::new();
     let mut found = Vec::new();
-    for (key, listen, is_udp) in listens(config) {
-        // An address that cannot be resolved is reported by the section itself.
-        let Some(address) = listen.to_socket_addrs().ok().and_then(|mut all| all.next()) else { continue };
-        let port = Port { key, listen, address, is_udp };
-        match open.iter().find(|other| other.is_udp == is_udp && overlap(address, other.address)) {
-            Some(other) => found.push((port.key.clone(), describe(&port, other))),
+    for port in &ports {
+        match open.iter().find(|other| other.is_udp == port.is_udp && overlap(port.address, other.address)) {
+            Some(other) => found.push((port.key.clone(), describe(port, other))),
             None => open.push(port),
         }
     }
-    found.extend(loops(config));
+    found.extend(loops(config, &ports));
     found
+}
+
+/// All ports. An address that cannot be resolved is reported by the section itself.
+fn ports(config: &Config) -> Vec<Port<'_>> {
+    let resolved = listens(config).into_iter().filter_map(|(key, listen, is_udp)| {
+        let address = listen.to_socket_addrs().ok()?.next()?;
+        Some(Port { key, listen, address, is_udp })
+    });
+    resolved.collect()
 }
 
 /// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
@@ -88,17 +95,13 @@ fn open(address: SocketAddr, is_udp: bool) -> Result<(), Error> {
 
 /// Finds destinations of the relay that are listeners of this process: every point would come back, and be sent again
 /// without end. Names other than `localhost` are not looked up.
-fn loops(config: &Config) -> Vec<(String, String)> {
-    let mut listeners: Vec<(String, SocketAddr)> = Vec::new();
-    for (protocol, section) in config.ingest.tcp.iter() {
-        let addresses = section.listen.iter().filter_map(|listen| listen.to_socket_addrs().ok()?.next());
-        listeners.extend(addresses.map(|address| (format!("ingest.{}.listen", protocol.name), address)));
-    }
+fn loops(config: &Config, ports: &[Port<'_>]) -> Vec<(String, String)> {
+    let listeners = || ports.iter().filter(|port| !port.is_udp && port.key.starts_with("ingest."));
     let mut found = Vec::new();
     for destination in config.relay.destinations.iter().filter_map(|text| text.parse::<Destination>().ok()) {
         let addresses = addresses_of(&destination);
-        let own = listeners.iter().find(|(_, listener)| addresses.iter().any(|to| reaches(*to, *listener)));
-        if let Some((key, listener)) = own {
+        let own = listeners().find(|port| addresses.iter().any(|to| reaches(*to, port.address)));
+        if let Some(Port { key, address: listener, .. }) = own {
             let text = format!(
                 "{destination} is {listener} of {key}, so every point would come back and be sent again without end; \
                  remove it"
