@@ -112,12 +112,17 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
     let daemon = setup.start();
     send(&daemon, &mut model, &all, 85..100);
     daemon.kill();
+    (model, bases(&setup, into))
+}
+
+/// Copies of the data directory of a daemon that was killed: as it is, and after a start and a clean stop.
+fn bases(setup: &Setup, into: &Path) -> Vec<Base> {
     let crashed = into.join("crashed");
     copy(&setup.data(), &crashed);
     setup.start().stop_well();
     let clean = into.join("clean");
     copy(&setup.data(), &clean);
-    (model, vec![Base::of("crashed", crashed), Base::of("clean", clean)])
+    vec![Base::of("crashed", crashed), Base::of("clean", clean)]
 }
 
 impl Base {

@@ -17,7 +17,9 @@ use plumbago_tests::http;
 use plumbago_tests::wait::wait_for;
 
 use super::files::{copy, files};
-use super::{Base, Case, Harm, LINES_MAX, Model, WORKERS, cases, names, number, seed, send, setup, tail};
+use super::{
+    Base, Case, Harm, LINES_MAX, Model, WORKERS, bases, cases, names, number, seed, send, setup, tail,
+};
 
 const KEYSPACE: &str = "damage_spool";
 /// A port of the loopback address on which nothing listens.
@@ -52,13 +54,7 @@ fn fill(into: &Path, contact_point: &str) -> (BTreeSet<String>, Vec<Base>) {
     daemon.flush();
     send(&daemon, &mut model, &all, 25..35);
     daemon.kill();
-    let crashed = into.join("crashed");
-    copy(&setup.data(), &crashed);
-    setup.start().stop_well();
-    let clean = into.join("clean");
-    copy(&setup.data(), &clean);
-    let known = model.into_keys().collect();
-    (known, vec![Base::of("crashed", crashed), Base::of("clean", clean)])
+    (model.into_keys().collect(), bases(&setup, into))
 }
 
 /// Starts the daemon and waits until it accepts points. The error says how it ended.

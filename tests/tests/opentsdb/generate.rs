@@ -207,13 +207,14 @@ impl Query {
         // Tags always group. OpenTSDB takes only one of the two lists if there are both, and Plumbago takes both, so the
         // queries have one.
         let are_tags = self.has_tags && self.filters.iter().all(|filter| filter.groups);
-        let (tags, filters): (Vec<&Filter>, Vec<&Filter>) = self.filters.iter().partition(|_| are_tags);
-        if !tags.is_empty() {
-            let tags = tags.into_iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
-            sub["tags"] = json!(tags.collect::<Map<String, Value>>());
+        if self.filters.is_empty() {
+            return sub;
         }
-        if !filters.is_empty() {
-            sub["filters"] = filters.into_iter().map(Filter::object).collect();
+        if are_tags {
+            let tags = self.filters.iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
+            sub["tags"] = json!(tags.collect::<Map<String, Value>>());
+        } else {
+            sub["filters"] = self.filters.iter().map(Filter::object).collect();
         }
         sub
     }
