@@ -113,7 +113,7 @@ impl Config {
         }
         if !is_keyspace(&self.keyspace) {
             found.push(format!(
-                "store.cassandra.keyspace: {:?} is no keyspace name; use up to 39 letters, digits and _",
+                "store.cassandra.keyspace: {:?} is not a keyspace name; use up to 39 letters, digits and _",
                 self.keyspace
             ));
         }

@@ -42,7 +42,7 @@ const READ_ELSEWHERE: &[&str] = &[
 const NOT_NEEDED: Table = &[
     ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
     ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
-    ("PID_DIR", "there is no file with the process id; systemd knows it"),
+    ("PID_DIR", "no PID file is written; systemd knows the process"),
     ("WHITELISTS_DIR", "the lists are named by ingest.whitelist and ingest.blacklist"),
     ("USER", "the systemd unit names the user"),
     ("MAX_UPDATES_PER_SECOND", "points are written in large blocks, so their rate needs no limit"),
@@ -50,7 +50,7 @@ const NOT_NEEDED: Table = &[
     ("WHISPER_", "points are not kept in whisper files"),
     ("CERES_", "points are not kept in ceres files"),
     ("CACHE_METRIC_NAMES_", "all names are in memory"),
-    ("USE_INSECURE_UNPICKLER", "pickles are read without running anything"),
+    ("USE_INSECURE_UNPICKLER", "pickles are read without running any code in them"),
     ("TCP_KEEP", "broken connections are always looked for"),
     ("MAX_QUEUE_SIZE", "each destination has a queue on disk, relay.max_bytes"),
     ("QUEUE_LOW_WATERMARK_PCT", "each destination has a queue on disk, relay.max_bytes"),

@@ -221,7 +221,8 @@ impl Engine {
         for (work, known) in works.iter().zip(self.parts().metadata.get(&names).await?) {
             let Some(known) = known else { continue };
             if let Some(why) = known.config.refuses_points_of(&work.head.layout.config) {
-                reports[work.place].refused = format!("settings: {} exists with others: {why}", known.name);
+                reports[work.place].refused =
+                    format!("settings: {} exists with other settings: {why}", known.name);
             }
         }
         Ok(())

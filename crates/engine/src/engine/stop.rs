@@ -45,7 +45,7 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot record how many points the state rows hold"
             );
         }
         self.sync_and_drop().await;

@@ -160,7 +160,7 @@ fn refused(reason: &str) -> &'static str {
     match reason {
         "timestamp" => "their time is negative or no number",
         "not_finite" => "their value is not finite",
-        "value" => "their value is no number",
+        "value" => "their value is not a number",
         _ => "they have no value",
     }
 }
@@ -177,7 +177,7 @@ fn of_rule(rule: &RuleCounts) -> String {
     for (count, what) in [
         (rule.same_slot, "share a slot with a later one"),
         (rule.too_old, "too old"),
-        (rule.not_kept, "values that are no numbers"),
+        (rule.not_kept, "values that are not numbers"),
         (rule.with_ttl, "with a time to live"),
         (rule.unlisted_rows, "storage rows that no index lists"),
     ] {

@@ -206,7 +206,7 @@ fn why(reason: Reject) -> &'static str {
         Reject::NameTooLong => "the name is too long",
         Reject::NameControl => "there is white space or a control character in the name",
         Reject::Tags => "the tags of the name cannot be read",
-        _ => "this is no name",
+        _ => "this is not a name",
     }
 }
 

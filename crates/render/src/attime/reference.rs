@@ -61,7 +61,7 @@ fn time_of_day(text: &str) -> Result<(Time, &str), String> {
 
 fn clock_number(text: &str) -> Result<i8, String> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is no hour or minute"))
+    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is not an hour or minute"))
 }
 
 /// 12am is midnight and 12pm is noon. graphite-web has them reversed.
@@ -95,7 +95,7 @@ fn date(text: &str, today: Date) -> Result<Date, String> {
     }
     match WEEKDAYS.iter().find(|(name, _)| *name == prefix) {
         Some((_, weekday)) => latest(*weekday, today),
-        None => Err(format!("{text:?} is no day")),
+        None => Err(format!("{text:?} is not a day")),
     }
 }
 
@@ -129,7 +129,7 @@ fn latest(weekday: Weekday, today: Date) -> Result<Date, String> {
 
 fn number(text: &str) -> Result<i64, String> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is no number"))
+    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is not a number"))
 }
 
 fn calendar_day(year: i64, month: i64, day: i64) -> Result<Date, String> {
