@@ -225,7 +225,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     daemon.kill();
     let (code, said) = end(command);
     assert!(
-        code == Some(4) && said.contains("Give the same command again: plumbago clean --rate 1"),
+        code == Some(4) && said.contains("Run the same command again: plumbago clean --rate 1"),
         "{code:?} {said}"
     );
     let daemon = setup.start_for_commands();

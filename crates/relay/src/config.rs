@@ -51,7 +51,7 @@ impl Config {
                 Ok(destination) => {
                     if !directories.insert(destination.directory()) {
                         problems
-                            .push(format!("relay.destinations: {} is there twice", destination.address()));
+                            .push(format!("relay.destinations: {} is listed twice", destination.address()));
                     }
                     destinations.push(destination);
                 }

@@ -176,7 +176,7 @@ mod tests {
             ("eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "htpasswd -B"),
             ("eve:plain", "htpasswd -B"),
             ("eve:$2y$31$FY4YekFAsbeFE5rTQQbVpe0g1C0k3Lk8ysOxg2g7j6sS5nQn3kO1e", "above 16"),
-            (good.trim(), "stands in the file already"),
+            (good.trim(), "is already in the file"),
         ] {
             let file = file(&format!("{good}{line}\n"));
             let error = Users::read(file.path()).unwrap_err().to_string();

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 const MOVE_TRIES: u32 = 20;
 
 /// The reason for refusing a metric that is never at rest.
-const BUSY: &str = "busy: it is being flushed or gets late points all the time; give the same command again";
+const BUSY: &str = "busy: it is being flushed or gets late points all the time; run the same command again";
 
 /// A metric that is being copied. It is held still.
 struct Work {

@@ -21,7 +21,7 @@ use crate::serve::Files;
 
 const EXAMPLES: &str = "\
 Every run makes a generation that has every point that was in the journal when the command began. Generations share
-their files, so a run copies only what is new. A run that was interrupted leaves no generation; give the same command
+their files, so a run copies only what is new. A run that was interrupted leaves no generation; run the same command
 again, and it uses what was copied. A running daemon writes the backup itself, so DIR is on its machine and must be
 writable for its user. The backup belongs on another disk than the data, and may be copied to another machine with any
 tool, as long as no run is writing it.

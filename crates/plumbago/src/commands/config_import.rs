@@ -19,7 +19,7 @@ Examples:
   plumbago config import --format go-carbon /etc/go-carbon/go-carbon.conf
 
 Files in Python are read, not run. Each setting names the line it comes from. What is left to do by hand, and what
-Plumbago has nothing for, stands at the top with file and line. Passwords are taken over. Check the result with
+has no equivalent in Plumbago, is at the top with file and line. Passwords are copied. Check the result with
 `plumbago --config FILE config check`.
 
 Exit codes: 0 done, 3 something in the files could not be read.";

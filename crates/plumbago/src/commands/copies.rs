@@ -31,7 +31,7 @@ Like `plumbago copy`, but each metric of OLD is deleted once its copy is whole a
 meanwhile are copied too. A metric whose points keep coming stays, and is named. Points that arrive for OLD later make a new
 metric, so change the senders first.
 
-A run that was killed leaves each metric whole under one of its names, or both. Give the same command again.
+A run that was killed leaves each metric whole under one of its names, or both. Run the same command again.
 
 Examples:
   plumbago move --dry-run servers.c servers.e       count what would be moved
@@ -126,14 +126,17 @@ fn summary(done: &str, report: &CopiesReport) -> String {
     let counts = [
         (report.created, "new names created"),
         (report.merged, "new names existed and have the points of both now"),
-        (report.copied_before, "metrics copied by the run before this one"),
+        (report.copied_before, "metrics copied by the previous run"),
         (report.changed, "copies got the retention"),
-        (report.kept, "slots left as they were: the new name had them already"),
+        (report.kept, "slots left as they were, because the new name had them already"),
         (report.folded, "windows folded again from points of both"),
         (report.left_out, "slots left out: they have expired, or no stage of the new metric takes them"),
         (report.deleted, "old names deleted"),
         (report.directories, "empty directories deleted"),
-        (u64::from(report.without_tags), "search left out: tagged series are not in memory"),
+        (
+            u64::from(report.without_tags),
+            "search left out: tagged series are found only with index.mode = \"memory\"",
+        ),
     ];
     add_counts(&mut text, &counts);
     add_skipped(&mut text, "metrics need attention", &report.skips);

@@ -39,7 +39,7 @@ Examples:
 /// How a server is reached.
 #[derive(Debug, Clone, Args)]
 pub struct ServerArgs {
-    /// The address of the server, http or https; name and password may stand before the host
+    /// The address of the server, http or https; a name and password may be in front of the host
     #[arg(value_name = "URL")]
     url: String,
     /// Name and password for the server
@@ -95,7 +95,7 @@ pub struct ImportArgs {
 }
 
 const EVENTS_EXAMPLES: &str = "\
-Events that are here already, with the same time, title, text and tags, are left out, so the command can be given again. If
+Events that are here already, with the same time, title, text and tags, are left out, so the command can be run again. If
 there is no room for all (api.events_bytes), the newest stay.
 
 Examples:
@@ -187,7 +187,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         report.metrics, history.created, report.points, report.requests, history.stored, report.seconds
     );
     let counts = [
-        (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.stored_before, "metrics left out: the previous run has stored them"),
         (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
         (history.kept, "points left out: their slots were stored already"),

@@ -32,7 +32,7 @@ pub struct ListArgs {
     /// Only metrics without a point for this long, like 30d
     #[arg(long, value_name = "PERIOD")]
     silent: Option<Period>,
-    /// Only metrics that nobody has read for this long, like 90d. Reads are noted to the day
+    /// Only metrics that nobody has read for this long, like 90d. Reads are recorded to the day
     #[arg(long, value_name = "PERIOD")]
     unread: Option<Period>,
     /// Print a JSON object for each metric

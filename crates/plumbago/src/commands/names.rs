@@ -75,7 +75,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 fn summary(report: &ImportNamesReport) -> String {
     let mut text = format!("{} names, {} created in {:.1} s\n", report.names, report.created, report.seconds);
     let counts = [
-        (report.known, "exist already, or stand in the list twice"),
+        (report.known, "exist already, or are in the list twice"),
         (report.other_settings, "of them have other settings than the list, and keep theirs"),
     ];
     add_counts(&mut text, &counts);

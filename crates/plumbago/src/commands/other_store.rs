@@ -18,7 +18,7 @@ in use. It counts alone: variables of the environment are about this store. Its 
 and all stages, each window with its count, so that later points complete it exactly.
 
 From a data directory, points that only the journal has come too; it is opened as its daemon would open it. From Cassandra,
-what its daemons have not sent yet is missing: give the same command again later.
+what its daemons have not sent yet is missing: run the same command again later.
 
 A new metric gets the settings that it has there, or with --rules those of the storage rules here; the raw resolution has to
 be the same. Where a metric exists, the points of both are there afterwards, and what is stored here stays, unless --overwrite
@@ -101,7 +101,7 @@ fn summary(report: &ImportStoreReport) -> String {
         report.metrics, report.source, history.created, report.slots, history.stored, report.seconds
     );
     let counts = [
-        (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.stored_before, "metrics left out: the previous run has stored them"),
         (report.gone, "metrics left out: they were deleted there meanwhile"),
         (report.without_points, "metrics have no points; their names and settings are taken"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),

@@ -42,7 +42,7 @@ meanwhile. A daemon takes the rules that it has: send it SIGHUP first (or restar
 Beside a busy daemon the change is slow, so that the points cost hardly more than before; --rate 0 makes it as fast as it can be.
 
 A metric stays as it is if the resolution of its raw stage would change, or if its stored windows cannot be read by the new
-method; the answer counts these, with the reason. With several daemons on one Cassandra, give the command on each of them.
+method; the answer counts these, with the reason. With several daemons on one Cassandra, run the command on each of them.
 
 Examples:
   plumbago rules apply --dry-run                  how many metrics would change, from what to what, and what is lost
@@ -146,11 +146,12 @@ impl Decider {
             self.file.as_ref().map_or_else(|| "built-in rules".to_owned(), |file| file.display().to_string());
         match (&self.section, self.line, &self.pattern) {
             (Some(section), Some(line), Some(pattern)) => format!(
-                "{file}:{line} [{section}]: the pattern {pattern} is found in the name; {} section(s) before it are not",
+                "{file}:{line} [{section}]: the pattern {pattern} matches the name; {} section(s) before it \
+                 do not",
                 self.tried_before
             ),
             _ => format!(
-                "{file}: none of {} patterns is found in the name, so carbon's default applies",
+                "{file}: none of {} patterns matches the name, so carbon's default applies",
                 self.tried_before
             ),
         }

@@ -61,15 +61,15 @@ fn text(info: &MetricInfo, rules: &Explained) -> String {
     );
     text.push_str(&format!("  created: {}\n", date(i64::from(info.created_on))));
     if let Some(updated) = info.updated_on {
-        text.push_str(&format!("  last noted as written: {}\n", date(i64::from(updated))));
+        text.push_str(&format!("  last recorded as written: {}\n", date(i64::from(updated))));
     }
     if let Some(read) = info.read_on {
-        text.push_str(&format!("  last noted as read: {}\n", &date(i64::from(read))[..10]));
+        text.push_str(&format!("  last recorded as read: {}\n", &date(i64::from(read))[..10]));
     }
-    text.push_str(&format!("  rules of now: {}\n", rules.line()));
+    text.push_str(&format!("  current rules: {}\n", rules.line()));
     if rules.retention != *retention || rules.aggregation != *aggregation {
         text.push_str(&format!(
-            "    they would give {}, {}; settings of a metric are those of its creation\n",
+            "    they would give {}, {}; a metric keeps the settings of its creation\n",
             rules.retention, rules.aggregation
         ));
     }

@@ -70,7 +70,7 @@ pub struct ReplayTrafficArgs {
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed >= 0.0);
-    speed.ok_or_else(|| "not a factor like 0.5, 1 or 10, nor 0".to_owned())
+    speed.ok_or_else(|| "must be 0 or a factor like 0.5, 1 or 10".to_owned())
 }
 
 /// Runs `plumbago replay-traffic`.

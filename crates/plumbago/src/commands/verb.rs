@@ -341,7 +341,7 @@ impl<'a> Daemon<'a> {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(
             "the daemon that uses {} ended while its job {} was running ({why}). What the job had done until then stays. \
-             Give the same command again: plumbago {}",
+             Run the same command again: plumbago {}",
             self.config.data_dir.display(),
             V::NAME,
             command.join(" ")

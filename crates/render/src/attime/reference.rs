@@ -117,7 +117,7 @@ fn month_day_year(text: &str) -> Result<Date, String> {
 fn day_of_month(text: &str) -> Result<i64, String> {
     let digits = text.bytes().rev().take(2).take_while(u8::is_ascii_digit).count();
     if digits == 0 {
-        return Err("a month is followed by a day, like jan5".to_owned());
+        return Err("a month must be followed by a day, like jan5".to_owned());
     }
     number(&text[text.len() - digits..])
 }

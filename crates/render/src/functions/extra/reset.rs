@@ -33,7 +33,7 @@ fn integral_with_reset(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let resets = args.series(1);
     let [reset] = &resets[..] else {
         return Err(format!(
-            "the argument resettingSeries must be one series, and there are {}",
+            "the argument resettingSeries must be one series, but there are {}",
             resets.len()
         )
         .into());
