@@ -128,7 +128,7 @@ mod tests {
         };
         let problems = config.problems();
         for start in [
-            "relay.destinations: a:1 is there twice",
+            "relay.destinations: a:1 is listed twice",
             "relay.destinations: \"b:2\" is not a destination",
             "relay.max_bytes: ",
             "relay.ca: a destination with TLS",
