@@ -34,10 +34,10 @@ pub struct ImportArgs {
     /// carbon.conf, go-carbon's configuration, or graphite-web's local_settings.py; several are joined
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// What the files are; by default told from their names and contents
+    /// What the files are; by default recognised by their names and contents
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
-    /// The programs of carbon.conf that run. It does not say, so by default all are read
+    /// The programs of carbon.conf that you run. The file does not say which, so by default all are read
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',')]
     only: Vec<CarbonProgram>,
     /// Write the settings to this file, which must not exist

@@ -26,11 +26,11 @@ use crate::output::print;
 const SYNCDB_EXAMPLES: &str = "\
 Examples:
   plumbago syncdb --dry-run                     print the statements that would be run
-  plumbago syncdb                               make what is missing for storage-schemas.conf
-  plumbago syncdb --retention 60s:7d,15m:2y     make what is missing for these retentions only
+  plumbago syncdb                               create what is missing for storage-schemas.conf
+  plumbago syncdb --retention 60s:7d,15m:2y     create what is missing for these retentions only
   plumbago syncdb --retention '10080*60s:70080*900s'
                                                 the same in BigGraphite's notation
-  plumbago syncdb --compression zstd            make what is missing, with smaller files (Cassandra 4.0 and
+  plumbago syncdb --compression zstd            create what is missing, with smaller files (Cassandra 4.0 and
                                                 later), and print how to change tables that exist
   plumbago syncdb --dry-run --json              the statements for a program
 
@@ -55,10 +55,10 @@ pub struct SyncdbArgs {
     /// Tables for this retention; may be repeated. By default those of storage-schemas.conf
     #[arg(long, value_name = "RETENTION", value_parser = retention)]
     retention: Vec<Retention>,
-    /// How the server compresses new tables for points: lz4 or zstd. By default as the server does
+    /// How the server compresses new tables for points: lz4 or zstd. By default, the server decides
     #[arg(long, value_name = "NAME")]
     compression: Option<Compression>,
-    /// Print the statements, what was made and the differences as JSON
+    /// Print the statements, what was created and the differences as JSON
     #[arg(long)]
     json: bool,
 }
