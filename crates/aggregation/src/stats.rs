@@ -67,7 +67,7 @@ impl Stats {
             ),
             consumed: counter(
                 "plumbago_aggregation_consumed_points_total",
-                "Received points that were aggregated but not stored themselves, because \
+                "Received points that were not passed on to the store and the relay, because \
                  aggregation.forward_all is off or an output has their name",
             ),
             nan: counter(
