@@ -19,6 +19,7 @@ mod metadata;
 mod name_row;
 mod names;
 mod numbers;
+mod occupied;
 mod old_reads;
 mod open;
 mod options;

@@ -1,6 +1,7 @@
 //! The store: its open database, and opening it again after a failed write.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -381,6 +382,15 @@ impl PointStore for EmbeddedStore {
             columns.extend(part.await?);
         }
         Ok(columns)
+    }
+
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let (store, ranges) = (self.clone(), ranges.to_vec());
+        run_blocking("list blocks", move || {
+            let open = store.core.open()?;
+            Ok(ranges.iter().map(|range| crate::occupied::occupied(&open, range)).collect())
+        })
+        .await
     }
 
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
