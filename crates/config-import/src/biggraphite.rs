@@ -163,7 +163,8 @@ fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
             "cassandra" => {}
             "elasticsearch" => draft.no_equivalent(
                 at,
-                "names are kept in Cassandra; `plumbago import-names` creates those that only Elasticsearch has",
+                "names are kept in Cassandra; `plumbago import-names` creates the names that only \
+                 Elasticsearch has",
             ),
             other => draft.no_equivalent(at, format!("there is no driver {other}")),
         },
@@ -172,7 +173,8 @@ fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         }
         "ADMIN_PORT" => draft.todo(
             at,
-            "metrics for Prometheus are on the port of admin.listen; beyond this machine it needs admin.token",
+            "metrics for Prometheus are on the port of admin.listen; if other machines can reach it, set \
+             admin.token",
         ),
         "CASSANDRA_USE_LUCENE" => {
             draft.not_needed(at, "globs are answered from memory; Lucene indexes stay as they are");

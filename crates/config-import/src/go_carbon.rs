@@ -119,14 +119,18 @@ fn section(section: &Section<'_>, draft: &mut Draft<'_>) {
         "carbonlink" => carbonlink(section, draft),
         "carbonserver" => carbonserver(section, draft),
         "grpc" if section.is_on("enabled", true) => {
-            draft.no_equivalent(section.at(), "there is no gRPC port; cache queries are answered by [carbonlink]");
+            draft.no_equivalent(
+                section.at(),
+                "there is no gRPC port; cache queries are answered by [carbonlink]",
+            );
         }
         "tags" => draft.not_needed(section.at(), "tags are indexed here, without requests to graphite-web"),
         "dump" => draft.not_needed(section.at(), "the journal keeps accepted points over a stop and a kill"),
         "pprof" | "grpc" => draft.not_needed(section.at(), "it serves go-carbon's own debugging"),
         "prometheus" => draft.todo(
             section.at(),
-            "metrics for Prometheus are on the port of admin.listen; beyond this machine it needs admin.token",
+            "metrics for Prometheus are on the port of admin.listen; if other machines can reach it, set \
+             admin.token",
         ),
         _ => draft.no_equivalent(section.at(), "no such section of go-carbon is known"),
     }

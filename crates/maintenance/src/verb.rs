@@ -145,7 +145,7 @@ pub enum VerbError {
     )]
     Taken(String),
     /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
+    #[error("cancelled; the work done so far is kept. The same command continues with the rest")]
     Cancelled,
     /// A maintenance job failed.
     #[error(transparent)]
@@ -155,7 +155,7 @@ pub enum VerbError {
     Store(#[from] StoreError),
     /// The store failed in the middle of an import. The same command continues with the rest.
     #[error(
-        "{}. What was stored until then stays. Remove the cause and run the same command again: it continues",
+        "{}. Everything stored so far is kept. Remove the cause and run the same command again: it continues",
         with_causes(.0)
     )]
     Interrupted(StoreError),

@@ -81,7 +81,7 @@ impl EventFile {
     fn note(&self) {
         let note = Note { bytes: self.bytes, sum: self.sum };
         if let Err(error) = note.write(&self.path) {
-            tracing::debug!(%error, "the length of the events file could not be noted");
+            tracing::debug!(%error, "the length of the events file could not be recorded");
         }
     }
 

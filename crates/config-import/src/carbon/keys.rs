@@ -40,7 +40,7 @@ const READ_ELSEWHERE: &[&str] = &[
 
 /// Prefixes of keys that Plumbago works without, each with the reason.
 const NOT_NEEDED: Table = &[
-    ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
+    ("ENABLE_LOGROTATION", "the log goes to standard error, where systemd or the container collects it"),
     ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
     ("PID_DIR", "no PID file is written; systemd knows the process"),
     ("WHITELISTS_DIR", "the lists are named by ingest.whitelist and ingest.blacklist"),
@@ -73,7 +73,10 @@ const NO_EQUIVALENT: Table = &[
     ("AMQP_", "points are not read from a message broker"),
     ("BIND_PATTERNS", "points are not read from a message broker"),
     ("MANHOLE_", "there is no shell in the process; ask the admin port"),
-    ("MIN_TIMESTAMP_RESOLUTION", "a point goes to the slot of its time, whatever its time was rounded to"),
+    (
+        "MIN_TIMESTAMP_RESOLUTION",
+        "the slot of a point follows from its time, so its time need not be rounded",
+    ),
     ("MIN_TIMESTAMP_LAG", "points are visible as soon as they are accepted"),
     ("RAVEN_DSN", "errors are not sent to Sentry; see the log and the conditions of /readyz"),
 ];

@@ -255,7 +255,8 @@ pub(crate) fn free_at(dir: &Path) -> Option<u64> {
 }
 
 fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
-    let next = "Make room and run the same command again; what was copied is used".to_owned();
+    let next =
+        "Make room and run the same command again; it uses the files that are copied already".to_owned();
     BackupError::DiskFull { path: path.to_owned(), needed_bytes, free_bytes, next }
 }
 

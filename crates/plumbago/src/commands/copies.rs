@@ -131,7 +131,7 @@ fn summary(done: &str, report: &CopiesReport) -> String {
         (report.changed, "copies got the retention"),
         (report.kept, "slots left as they were, because the new name had them already"),
         (report.folded, "windows folded again from points of both"),
-        (report.left_out, "slots left out: they have expired, or no stage of the new metric takes them"),
+        (report.left_out, "slots left out: they have expired, or no stage of the new metric covers them"),
         (report.deleted, "old names deleted"),
         (report.directories, "empty directories deleted"),
         (

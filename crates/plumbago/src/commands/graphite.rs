@@ -193,7 +193,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         (report.without_points, "metrics left out: the server has no points of them"),
         (history.kept, "points left out: their slots were stored already"),
         (history.folded, "windows folded again from stored and imported points"),
-        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+        (report.left_out, "points left out: no stage of their metric covers them, or they have expired"),
     ];
     add_counts(&mut text, &counts);
     for (what, count) in &report.other_steps {

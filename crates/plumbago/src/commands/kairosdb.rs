@@ -118,7 +118,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         (report.empty_rows, "storage rows that the indexes list have no points any more"),
         (
             report.unlisted_rows,
-            "storage rows are listed by no index: KairosDB does not find them, the import takes them",
+            "storage rows are listed by no index: KairosDB does not find them, but the import reads them",
         ),
         (report.slots, "points have a slot of the finest stage of their series"),
         (report.same_slot, "points left out: their slot has a later point"),

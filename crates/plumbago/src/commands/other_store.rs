@@ -103,11 +103,11 @@ fn summary(report: &ImportStoreReport) -> String {
     let counts = [
         (report.stored_before, "metrics left out: the previous run has stored them"),
         (report.gone, "metrics left out: they were deleted there meanwhile"),
-        (report.without_points, "metrics have no points; their names and settings are taken"),
+        (report.without_points, "metrics have no points; their names and settings are imported"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),
         (history.kept, "slots left as they were: they were stored here already"),
         (history.folded, "windows folded again from points of both"),
-        (report.left_out, "slots left out: they have expired, or no stage of the metric takes them"),
+        (report.left_out, "slots left out: they have expired, or no stage of the metric covers them"),
         (report.ahead, "points ahead of now"),
     ];
     add_counts(&mut text, &counts);

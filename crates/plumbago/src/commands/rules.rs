@@ -232,13 +232,13 @@ fn applied_text(answer: &Applied, dry_run: bool) -> String {
         ),
     };
     for Change { from, to, metrics, example, loss } in changes {
-        text.push_str(&format!("  {metrics} metrics, {example} among them: {from} -> {to}\n"));
+        text.push_str(&format!("  {metrics} metrics, such as {example}: {from} -> {to}\n"));
         if !loss.is_empty() {
             text.push_str(&format!("    this loses {loss}\n"));
         }
     }
     for Refused { why, metrics, example } in refused {
-        text.push_str(&format!("  {metrics} metrics stay as they are, {example} among them: {why}\n"));
+        text.push_str(&format!("  {metrics} metrics stay as they are, such as {example}: {why}\n"));
     }
     text
 }

@@ -198,8 +198,8 @@ fn intro(plan: &SyncPlan) -> String {
     }
     if !plan.compression_changes.is_empty() {
         text.push_str(
-            "-- Tables that exist keep their compression. These statements change it; files that are there are\n\
-             -- compressed anew when they are compacted, or at once by `nodetool upgradesstables -a`:\n",
+            "-- Tables that exist keep their compression. These statements change it; existing files are\n\
+             -- compressed again when they are compacted, or at once by `nodetool upgradesstables -a`:\n",
         );
     }
     for change in &plan.compression_changes {
@@ -229,7 +229,7 @@ fn found(live: &LiveSchema, keyspaces: &[String; 2], nodes: &str) -> String {
     let mut text = format!("{} at {nodes} has:\n", server_name(live.server));
     for keyspace in keyspaces {
         let Some(LiveKeyspace { replication, durable_writes }) = live.keyspaces.get(keyspace) else {
-            let _ = writeln!(text, "{keyspace}: no such keyspace; `plumbago syncdb` makes it");
+            let _ = writeln!(text, "{keyspace}: no such keyspace; `plumbago syncdb` creates it");
             continue;
         };
         let durable = if *durable_writes { "" } else { ", no commit log" };

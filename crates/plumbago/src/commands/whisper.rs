@@ -180,7 +180,7 @@ fn summary(report: &ImportReport) -> String {
         (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
         (history.kept, "points left out: their slots were stored already"),
         (history.folded, "windows folded again from stored and imported points"),
-        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+        (report.left_out, "points left out: no stage of their metric covers them, or they have expired"),
         (report.unknown_values, "slots left out: their value is not a number"),
         (report.read_again, "times a file was read again, because it had changed meanwhile"),
     ];

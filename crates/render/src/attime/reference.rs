@@ -26,9 +26,9 @@ pub(super) fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, String
         return Ok(now);
     }
     let (time, rest) = time_of_day(text)?;
-    let today = zone.civil(now).ok_or("now is beyond the years of the calendar")?.date();
+    let today = zone.civil(now).ok_or("now is outside of the calendar")?.date();
     let date = date(rest, today)?;
-    zone.moment(date.to_datetime(time)).ok_or_else(|| "beyond the years of the calendar".to_owned())
+    zone.moment(date.to_datetime(time)).ok_or_else(|| "outside of the calendar".to_owned())
 }
 
 /// Parses `HH:MM`, `HH:MMam`, `6pm`, `noon` and the like. Without a time of day it is midnight.
@@ -81,7 +81,7 @@ fn date(text: &str, today: Date) -> Result<Date, String> {
         _ => None,
     };
     if let Some(date) = shifted {
-        return date.map_err(|_| "beyond the years of the calendar".to_owned());
+        return date.map_err(|_| "outside of the calendar".to_owned());
     }
     if text.matches('/').count() == 2 {
         return month_day_year(text);
@@ -124,7 +124,7 @@ fn day_of_month(text: &str) -> Result<i64, String> {
 
 fn latest(weekday: Weekday, today: Date) -> Result<Date, String> {
     let back = today.weekday().since(weekday);
-    today.checked_sub(i64::from(back).days()).map_err(|_| "beyond the years of the calendar".to_owned())
+    today.checked_sub(i64::from(back).days()).map_err(|_| "outside of the calendar".to_owned())
 }
 
 fn number(text: &str) -> Result<i64, String> {

@@ -48,7 +48,7 @@ fn errors_say_what_is_wrong() {
         ("someday", "\"someday\" is not a day"),
         ("25:00", "there is no 25:00"),
         ("02/30/24", "there is no 2024-02-30"),
-        ("99999999999999", "beyond the years 1 to 9999"),
+        ("99999999999999", "outside of the years 1 to 9999"),
         ("now-99999999999999999y", "the amount of time is too large"),
     ] {
         assert_eq!(parse(text, 1_705_329_296, &TimeZone::utc()).unwrap_err().reason, reason, "{text}");

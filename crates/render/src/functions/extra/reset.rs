@@ -24,7 +24,7 @@ pub(super) const ALL: &[Function] = &[
         scale_after,
     )
     .about(
-        "Multiplies the points behind a time by a constant.",
+        "Multiplies the points after a time by a constant.",
         "scaleAfterTimestamp(server.bytes, 8, '20240101')",
     ),
 ];
