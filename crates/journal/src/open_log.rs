@@ -113,9 +113,11 @@ impl Opened {
         match closed::read(dir) {
             Ok(None) => Ok(false),
             Ok(Some(noted)) => {
-                tracing::debug!(dir = %dir.display(), files = noted.files.len(), "the journal was closed \
-                                                                                  cleanly, so its files are \
-                                                                                  not read");
+                tracing::debug!(
+                    dir = %dir.display(),
+                    files = noted.files.len(),
+                    "the journal was closed cleanly, so its files are not read"
+                );
                 self.last_sequence = noted.last_sequence;
                 for (id, file) in noted.files {
                     let path = self.log.dir.join(id.name());
