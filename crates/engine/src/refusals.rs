@@ -89,7 +89,7 @@ fn create_text(limit: CreateLimit) -> String {
         CreateLimit::None => {
             "points of new metrics are refused (create_limited): engine.max_creates_per_minute is \
              \"none\", so no metric is created; change this setting if the new metrics are \
-                              wanted"
+             wanted"
                 .to_owned()
         }
         CreateLimit::PerMinute(number) => format!(

@@ -70,8 +70,10 @@ fn count(registry: &Registry, result: &Result<Taken, BackupError>) {
             "a backup was taken"
         ),
         Err(error) => {
-            tracing::warn!(%error, "a backup failed; run the same command again: it uses the files that are \
-                                    copied already");
+            tracing::warn!(
+                %error,
+                "a backup failed; run the same command again: it uses the files that are copied already"
+            );
         }
     }
 }
