@@ -38,19 +38,20 @@ impl Member {
 /// Returns what is wrong and what to do. The arguments say how far this machine's clock and the timestamps of rows
 /// are ahead of the server's clock, in milliseconds. `None` if both are within the tolerance.
 fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
-    let effect = "rows and deletions of other daemons lose against rows of this one, even if they are later";
+    let effect = "rows of this daemon replace rows and deletions of other daemons, even those that are later";
     if clock_ms > TOLERANCE_MS {
         let seconds = clock_ms / 1000;
         return Some(format!(
-            "the clock of this machine is {seconds} s ahead of the server's, so {effect}: set it right, e.g. by NTP"
+            "the clock of this machine is {seconds} s ahead of the server's, so {effect}: correct it, for \
+             example with NTP"
         ));
     }
     (rows_ms > TOLERANCE_MS).then(|| {
         let seconds = rows_ms / 1000;
         format!(
             "the clock of this machine was ahead: for {seconds} s more, rows get timestamps ahead of the server's \
-             clock, so that they replace those of before. Until then {effect}. This ends by itself; keep data_dir, \
-             which knows the last timestamp"
+             clock, so that they replace the earlier rows. Until then {effect}. This ends by itself; keep \
+             data_dir, which has the last timestamp"
         )
     })
 }

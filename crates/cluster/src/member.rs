@@ -201,8 +201,8 @@ impl Member {
         let deferred = self.0.outbox.deferred().filter(|_| is_up).map(|(rows, error)| {
             let why = error.map_or_else(String::new, |error| format!(": {error}"));
             format!(
-                "{rows} rows wait in the spool because the servers do not take them while they take others; \
-                 retried every `sender.retry_deferred_every`{why}"
+                "{rows} rows wait in the spool because the servers refuse them while they accept others; \
+                 they are retried every `sender.retry_deferred_every`{why}"
             )
         });
         let missing = self.0.store.missing_servers().filter(|_| is_up);

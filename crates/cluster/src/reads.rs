@@ -58,7 +58,10 @@ async fn write_notes(store: Arc<dyn ReadNotes>, mut pending: mpsc::Receiver<Vec<
     while let Some(names) = pending.recv().await {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if let Err(error) = store.note_read(&names).await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "reads were not noted");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "cannot record which metrics were read"
+            );
         }
     }
 }

@@ -42,7 +42,8 @@ impl Member {
             if std::mem::take(&mut own.is_registered) {
                 tracing::error!(
                     writer_id,
-                    "another instance has taken the writer id of this daemon; choosing a new one: points of the windows that are open now may count twice"
+                    "another instance has taken the writer id of this daemon; choosing a new one: points in \
+                     the windows that are open now may be counted twice"
                 );
             } else {
                 tracing::warn!(writer_id, "the writer id belongs to another instance; choosing a new one");

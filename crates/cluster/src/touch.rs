@@ -69,7 +69,8 @@ impl Member {
             if let Err(error) = self.go_on(&*local, &mut pass, &mut is_counted, period).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "failed to note on the server which metrics are written (updated_on); retrying in a minute. If this \
+                    "failed to record on the server which metrics are written (updated_on); retrying in a \
+                     minute. If this \
                      fails for days, `clean` may treat metrics as unused"
                 );
                 tokio::time::sleep(with_jitter(SOON)).await;

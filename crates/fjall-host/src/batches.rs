@@ -49,7 +49,8 @@ impl TakenOut {
         let rows: u64 = self.gaps.iter().map(|gap| gap.rows).sum();
         let bytes: usize = self.gaps.iter().map(|gap| gap.to - gap.from).sum();
         let text = format!(
-            "{} damaged places of this log, the first at byte {}, were taken out: about {rows} rows ({bytes} bytes) are \
+            "{} damaged places of this log, the first at byte {}, were removed: about {rows} rows ({bytes} \
+             bytes) are \
              lost unless the journal still has them. {} is a copy of the whole log, which may be removed",
             self.gaps.len(),
             self.gaps.first().map_or(0, |gap| gap.from),

@@ -74,7 +74,9 @@ pub(crate) fn is_version_damaged(path: &Path) -> bool {
 
 fn check_logs(dir: &Path) -> Result<(), HostError> {
     match missing_log(dir).map_err(|error| failed(dir, error))? {
-        Some(log) => Err(corrupt(log, "this log is missing, with all rows that were not in tables yet")),
+        Some(log) => {
+            Err(corrupt(log, "this log is missing, and with it all rows that were not in tables yet"))
+        }
         None => Ok(()),
     }
 }

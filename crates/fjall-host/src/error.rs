@@ -38,7 +38,7 @@ pub enum HostError {
     /// Acknowledged commits were missing after the database was reopened. Only a restart replays them from
     /// the journal.
     #[error(
-        "{} lost acknowledged writes when its disk failed, and takes no more: restart plumbago, which \
+        "{} lost acknowledged writes when its disk failed, and accepts no more: restart plumbago, which \
          restores them from the journal",
         path.display()
     )]

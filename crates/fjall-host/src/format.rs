@@ -29,7 +29,7 @@ pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
         None => {
             let reason = format!(
                 "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
-                 write the line \"{name} {VERSION}\" into it; nothing else was touched"
+                 write the line \"{name} {VERSION}\" into it; nothing was changed"
             );
             Err(HostError::Corrupt { path, reason })
         }

@@ -102,14 +102,14 @@ fn finish_deletions(dir: &Path) -> Result<(), HostError> {
 /// database meanwhile, because another process could be writing to it.
 fn write_logs_anew(dir: &Path, found: &mut Vec<Mended>) -> Result<(), HostError> {
     let _lock = lock_database(dir)?;
-    let failed = |cause| HostError::io(dir, "write anew the newest log of", cause);
+    let failed = |cause| HostError::io(dir, "rewrite the newest log of", cause);
     let logs = match log::logs(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         logs => logs.map_err(failed)?,
     };
     for path in &logs {
         let is_newest = logs.last() == Some(path);
-        let damaged = |cause| HostError::io(path, "take the damaged places out of", cause);
+        let damaged = |cause| HostError::io(path, "remove the damaged places from", cause);
         found.extend(take_out_damage(path, is_newest).map_err(damaged)?.map(TakenOut::describe));
     }
     log::write_anew(dir).map_err(failed)

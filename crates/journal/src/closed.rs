@@ -45,13 +45,13 @@ pub(crate) enum Unfit {
     Failed(#[from] io::Error),
     #[error("it is damaged")]
     Damaged,
-    #[error("it has another version")]
+    #[error("it has a different version")]
     Version,
     #[error("it does not list {0}")]
     Unlisted(String),
     #[error("{0} is missing")]
     Missing(String),
-    #[error("{0} has another length")]
+    #[error("{0} has a different length")]
     Length(String),
     #[error("a sync of {0} failed")]
     Unsynced(String),
@@ -185,7 +185,8 @@ impl Log {
         if let Err(error) = write(&*self.disk, &self.dir, &text) {
             tracing::warn!(
                 dir = %self.dir.display(), %error,
-                "cannot note that the journal was closed well; nothing is lost, but the next start has to read all of it"
+                "cannot record that the journal was closed cleanly; nothing is lost, but the next start has \
+                 to read the whole journal"
             );
         }
     }

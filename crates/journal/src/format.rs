@@ -28,7 +28,7 @@ pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalErro
         .ok_or_else(|| JournalError::Corrupt {
             reason: format!(
                 "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
-                 write the line \"{name} 2\" into it; nothing else was touched"
+                 write the line \"{name} 2\" into it; nothing was changed"
             ),
             path,
         })

@@ -113,7 +113,11 @@ impl Opened {
         match closed::read(dir) {
             Ok(None) => Ok(false),
             Ok(Some(noted)) => {
-                tracing::debug!(dir = %dir.display(), files = noted.files.len(), "the journal was closed well");
+                tracing::debug!(
+                    dir = %dir.display(),
+                    files = noted.files.len(),
+                    "the journal was closed cleanly, so its files are not read"
+                );
                 self.last_sequence = noted.last_sequence;
                 for (id, file) in noted.files {
                     let path = self.log.dir.join(id.name());
@@ -125,7 +129,8 @@ impl Opened {
             Err(why) => {
                 tracing::info!(
                     dir = %dir.display(), %why,
-                    "the note of the last close of the journal does not fit, so the journal is read"
+                    "the note of the last clean close does not match the files of the journal, so the start \
+                     reads them"
                 );
                 let removed = closed::remove(&*self.log.disk, dir);
                 removed.map_err(|error| failed("remove the note of the last close from", dir, error))?;

@@ -20,7 +20,9 @@ impl Log {
         let ids = unsynced.iter().map(|file| file.id);
         match &mut self.state {
             State::Open => {
-                let reason = format!("a sync failed ({error}); what it covered is being written again");
+                let reason = format!(
+                    "a sync failed ({error}); the data since the last good sync is being written again"
+                );
                 self.state = State::SyncFailed { files: ids.collect(), reason };
             }
             State::SyncFailed { files, .. } => {

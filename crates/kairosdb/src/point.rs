@@ -36,7 +36,7 @@ pub enum Reason {
     Tags,
     /// The timestamp is not a number, or negative.
     Timestamp,
-    /// The timestamp lies beyond the year 2106.
+    /// The timestamp is after the year 2106.
     Future,
     /// The value is text, or of a type that is not kept.
     Value,

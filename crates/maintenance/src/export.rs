@@ -70,7 +70,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         }
     };
     let Some(inside) = place_of(&history.name) else {
-        skip("its name is not one for a file: a component is \"..\" or has a slash");
+        skip("its name cannot be the name of a file: a component is \"..\" or has a slash");
         return Ok(());
     };
     let points: Vec<Vec<(u32, f64)>> = history.stages.iter().map(|stage| stage.points.clone()).collect();

@@ -141,11 +141,11 @@ pub enum VerbError {
     Invalid(String),
     /// Another run does this work.
     #[error(
-        "{0} is running already, in this process or another one; wait for its end and give the command again"
+        "{0} is running already, in this process or another one; wait until it ends and run the command again"
     )]
     Taken(String),
     /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
+    #[error("cancelled; the work done so far is kept. The same command continues with the rest")]
     Cancelled,
     /// A maintenance job failed.
     #[error(transparent)]
@@ -155,12 +155,13 @@ pub enum VerbError {
     Store(#[from] StoreError),
     /// The store failed in the middle of an import. The same command continues with the rest.
     #[error(
-        "{}. What was stored until then stays. Remove the cause and give the same command again: it continues",
+        "{}. Everything stored so far is kept. Remove the cause and run the same command again: it continues",
         with_causes(.0)
     )]
     Interrupted(StoreError),
     /// A disk has no room for the files of an import. The same command continues with the rest.
-    #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
+    #[error("the disk of {} is full: {why}. Make room and run the same command again: it \
+             continues", path.display())]
     DiskFull {
         /// What was to be written.
         path: PathBuf,

@@ -81,13 +81,13 @@ pub enum Command {
     Read(show::ReadArgs),
     /// Write a point
     Write(show::WriteArgs),
-    /// Show what metrics take on the disk, by directory
+    /// Show how much disk space metrics use, by directory
     Du(list::DuArgs),
     /// Count metrics and points by namespace, as a table, as csv or as points for carbon
     Stats(stats::StatsArgs),
-    /// List tags, or the values of one
+    /// List tags, or the values of one tag
     Tags(list::TagsArgs),
-    /// Explain the storage rules, and bring existing metrics to them
+    /// Explain the storage rules, or apply them to existing metrics
     #[command(subcommand)]
     Rules(rules::RulesCommand),
     /// Copy metrics to other names, with all their points
@@ -96,27 +96,27 @@ pub enum Command {
     Move(copies::MoveArgs),
     /// Delete metrics with all their points
     Delete(delete::DeleteArgs),
-    /// Back up the data directory, of a running daemon too
+    /// Back up the data directory, also while the daemon runs
     Backup(backup::BackupArgs),
     /// Restore a backup into a new data directory
     Restore(restore::RestoreArgs),
     /// Compare what two Graphite servers answer
     Diff(diff::DiffArgs),
-    /// Repeat recorded requests or recorded lines, at the pace at which they came
+    /// Repeat recorded requests or lines, at the pace at which they were recorded
     ReplayTraffic(traffic::ReplayTrafficArgs),
     /// Send a point to each listener of the running daemon and read it back
     Test(test::TestArgs),
-    /// Send rows to Cassandra again that it may have lost
+    /// Send rows again that Cassandra may have lost
     Replay(replay::ReplayArgs),
-    /// Store the points of whisper files
+    /// Import the points of whisper files
     ImportWhisper(whisper::ImportArgs),
     /// Write metrics as whisper files
     ExportWhisper(whisper::ExportArgs),
-    /// Store the history of a KairosDB or an OpenTSDB
+    /// Import the history of a KairosDB or an OpenTSDB
     ImportKairosdb(kairosdb::ImportArgs),
-    /// Store the points of another Graphite server, asked for by /render
+    /// Import the points of another Graphite server, read by /render
     ImportGraphite(graphite::ImportArgs),
-    /// Store what another store of Plumbago has, with the counts of all windows
+    /// Import another store of Plumbago, with the counts of all windows
     ImportStore(other_store::ImportArgs),
     /// Create metrics from a list of names with their settings
     ImportNames(names::ImportArgs),

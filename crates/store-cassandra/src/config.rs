@@ -113,7 +113,7 @@ impl Config {
         }
         if !is_keyspace(&self.keyspace) {
             found.push(format!(
-                "store.cassandra.keyspace: {:?} is no keyspace name; use up to 39 letters, digits and _",
+                "store.cassandra.keyspace: {:?} is not a keyspace name; use up to 39 letters, digits and _",
                 self.keyspace
             ));
         }
@@ -121,7 +121,7 @@ impl Config {
             [("store.cassandra.tls", &self.tls), ("store.cassandra.metadata.tls", &self.metadata.tls)]
         {
             if tls.cert.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
-                found.push(format!("{key}: cert and key go together"));
+                found.push(format!("{key}: cert and key must be set together"));
             }
         }
         found

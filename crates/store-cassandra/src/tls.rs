@@ -82,7 +82,7 @@ fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer
         Ok(all) if all.is_empty() => Err(refused(setting, path, "it contains no certificate in PEM format")),
         Ok(all) => Ok(all),
         Err(pem::Error::Io(error)) => Err(refused(setting, path, error)),
-        Err(error) => Err(refused(setting, path, format!("it is no valid PEM file: {error}"))),
+        Err(error) => Err(refused(setting, path, format!("it is not a valid PEM file: {error}"))),
     }
 }
 
@@ -90,7 +90,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsProblem> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
         pem::Error::Io(error) => refused("key", path, error),
         pem::Error::NoItemsFound => refused("key", path, "it contains no private key in PEM format"),
-        error => refused("key", path, format!("it is no valid PEM file: {error}")),
+        error => refused("key", path, format!("it is not a valid PEM file: {error}")),
     })
 }
 

@@ -264,7 +264,7 @@ impl Encoder<'_> {
             Ok(None) => return Ok(false),
             Err(error) => {
                 let text = error.to_string();
-                let error = read_error("read a row before it is written anew", error);
+                let error = read_error("read a row before it is rewritten", error);
                 if error.kind != ErrorKind::Corrupt {
                     return Err(error);
                 }

@@ -93,7 +93,7 @@ impl Open {
     pub(crate) fn from_disk(core: &Core, fjall: fjall::Database) -> Result<Self, StoreError> {
         let (system, damaged_system) = second_copy::open_system(&core.dir, &fjall)?;
         if let Some(damaged) = &damaged_system {
-            let text = "it holds the catalogue, which was written anew from its second copy; nothing is lost";
+            let text = "it holds the catalogue, which was restored from its second copy; nothing is lost";
             core.damage.found(damaged, 1, text);
         }
         // A repair has taken tables out: restore their rows from copies.

@@ -108,7 +108,7 @@ fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16
     batch
         .commit()
         .and_then(|()| pressure::rotate_when_full(&open.names.rows, core.config.memtable_bytes.0))
-        .map_err(|error| write_error("note which metrics were read", error))?;
+        .map_err(|error| write_error("record which metrics were read", error))?;
     core.noted.add(day, noted.into_iter());
     Ok(())
 }
@@ -125,7 +125,7 @@ pub(crate) fn begin(open: &Open, now: i64) -> Result<(), StoreError> {
     let day = crate::old_reads::since(open)?.unwrap_or(u32::from(day_of(now)));
     open.system
         .insert(SINCE, day.to_le_bytes())
-        .map_err(|error| write_error("note since when reads are noted", error))
+        .map_err(|error| write_error("record since when reads are recorded", error))
 }
 
 /// When a metric was last read, by the row of its name: the start of that day, in seconds since the epoch.
@@ -148,7 +148,7 @@ impl ReadNotes for EmbeddedStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let (store, now) = (self.clone(), self.core.clock.now());
         let metrics: Vec<_> = names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect();
-        run_blocking("note which metrics were read", move || {
+        run_blocking("record which metrics were read", move || {
             let open = store.core.open_to_note()?;
             store.core.watch(note(&store.core, &open, &metrics, now))
         })

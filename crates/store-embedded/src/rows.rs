@@ -100,7 +100,7 @@ impl RowStore for EmbeddedStore {
 
     async fn reads_noted_since(&self) -> Result<Option<u32>, StoreError> {
         let store = self.clone();
-        run_blocking("look up since when reads are noted", move || {
+        run_blocking("look up since when reads are recorded", move || {
             let open = store.core.open()?;
             Ok(crate::reads::noted_since(&open))
         })

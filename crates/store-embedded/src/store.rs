@@ -186,7 +186,10 @@ impl Core {
     fn check_room(&self) -> Result<(), StoreError> {
         let path = self.dir.display();
         let free = space::free_at(&self.dir).ok_or_else(|| {
-            StoreError::new(ErrorKind::Unavailable, format!("find out how much room the disk of {path} has"))
+            StoreError::new(
+                ErrorKind::Unavailable,
+                format!("find out how much free space the disk of {path} has"),
+            )
         })?;
         let wanted = self.config.min_free_bytes;
         if free >= wanted.0 {
@@ -288,7 +291,8 @@ impl FlushStore for EmbeddedStore {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "damaged rows could not be written anew; until that succeeds, newer versions of them are skipped \
+                    "damaged rows could not be rewritten; until that succeeds, newer versions of them are \
+                     skipped \
                      at each start too"
                 );
                 Ok(())

@@ -126,7 +126,7 @@ fn add(points: &mut Points, time: &Scalar<'_>, value: &mut Scalar<'_>) -> Result
     };
     points.add(time, value).map_err(|reason| match reason {
         Reason::Timestamp => (reason, "timestamp must not be negative."),
-        Reason::Future => (reason, "timestamp lies beyond the year 2106."),
+        Reason::Future => (reason, "timestamp is after the year 2106."),
         reason => (reason, "value must be finite."),
     })
 }

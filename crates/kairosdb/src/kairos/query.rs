@@ -264,7 +264,7 @@ fn edge(query: &Map<String, Value>, edge: &str, now_ms: i64) -> Result<Option<i6
         None | Some(Value::Null) => Ok(None),
         Some(relative) => {
             let duration = at_least(0, relative).map_err(|text| format!("{edge}_relative.{text}"))?;
-            let beyond = || format!("{edge}_relative lies beyond all time");
+            let beyond = || format!("{edge}_relative is outside of the calendar");
             duration.before(now_ms).map(Some).ok_or_else(beyond)
         }
     }

@@ -17,7 +17,7 @@ pub(super) fn parts<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
             "tz" | "timezone" => parts.zone = value.to_owned(),
             "ms" => parts.ms_resolution = true,
             "show_query" => parts.show_query = true,
-            "tsuid" => return Err("tsuids are not known here; name the metric and its tags".to_owned()),
+            "tsuid" => return Err("tsuids are not supported; name the metric and its tags".to_owned()),
             // A sub-query that occurs twice is answered once.
             "m" if !seen.contains(&value) => {
                 seen.push(value);

@@ -257,7 +257,7 @@ fn sub_parts(sub: &Value) -> Result<SubParts, String> {
     let Value::Object(sub) = sub else { return Err("a query must be an object".to_owned()) };
     let is_list = |key: &str| matches!(sub.get(key), Some(Value::Array(list)) if !list.is_empty());
     if is_list("tsuids") {
-        return Err("tsuids are not known here; name the metric and its tags".to_owned());
+        return Err("tsuids are not supported; name the metric and its tags".to_owned());
     }
     if is_list("percentiles") || flag(sub.get("showHistogramBuckets")) {
         return Err("histograms are not kept here".to_owned());

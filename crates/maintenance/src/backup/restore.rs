@@ -154,6 +154,6 @@ fn clear(to: &Path, generation: u32) -> Result<(), BackupError> {
 
 fn check_room(to: &Path, needed_bytes: u64) -> Result<(), BackupError> {
     let Some(free_bytes) = free_at(to).filter(|free| *free < needed_bytes) else { return Ok(()) };
-    let next = "Make room or name another directory, and give the command again".to_owned();
+    let next = "Make room or name another directory, and run the command again".to_owned();
     Err(BackupError::DiskFull { path: to.to_owned(), needed_bytes, free_bytes, next })
 }

@@ -196,7 +196,8 @@ impl<'a> Run<'a> {
             refused.for_each(|(copy, report)| refuse(&mut self.report, copy, &report.refused));
         }
         for (copy, _) in copies.iter().zip(&reports).filter(|(_, report)| report.stays) {
-            let text = "its copy is whole, but points keep coming; change the senders and give the same command again";
+            let text = "its copy is complete, but it still receives points; change the senders and run the \
+                        same command again";
             self.report.skips.note("stays", &copy.from, text);
         }
         deleted
@@ -246,7 +247,8 @@ impl<'a> Run<'a> {
             tokio::time::sleep(BUSY_PAUSE).await;
         }
         for (copy, _) in &left {
-            let text = "points of its copy do not get to the store, so that it keeps its retention";
+            let text = "some points of its copy have not reached the store, so the copy keeps the retention \
+                        of the old metric";
             self.report.skips.note("retention", &copy.from, text);
         }
         Ok(whole)

@@ -69,7 +69,7 @@ pub(crate) async fn heard<T>(
     match work.stop().run_until_cancelled(call).await {
         None => Err(VerbError::Cancelled),
         Some(Err(SourceError::Away(why))) => {
-            Err(VerbError::Failed(format!("{why}. Give the same command again later: it continues")))
+            Err(VerbError::Failed(format!("{why}. Run the same command again later: it continues")))
         }
         Some(answer) => Ok(answer),
     }
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
         let what = match collected.take(request, series) {
             Fit::Same => return Ok(()),
             _ if series.points.is_empty() => return Ok(()),
-            Fit::Other(stage) => format!("asked for {asked}s, got {came}s: taken into the stage of {stage}s"),
+            Fit::Other(stage) => format!("asked for {asked}s, got {came}s: stored in the stage of {stage}s"),
             Fit::Folded(stage) => {
                 format!("asked for {asked}s, got {came}s: folded into the stage of {stage}s")
             }

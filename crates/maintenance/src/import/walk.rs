@@ -150,8 +150,9 @@ impl Walk<'_> {
             Err((reason, text)) => return self.problem(path, reason, text),
         };
         if !self.names.insert(name.clone()) {
-            let text =
-                format!("another file of this tree is {name} too; what the first one lacks is taken from it");
+            let text = format!(
+                "another file of this tree is the metric {name} too; it fills what the first file lacks"
+            );
             self.problem(path, "same_name", text);
         }
         let changed = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());

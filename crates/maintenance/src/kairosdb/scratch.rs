@@ -324,7 +324,7 @@ fn is_whole(directory: &Path, state: &State) -> bool {
 pub(super) fn records(path: &Path, mut take: impl FnMut(Record)) -> Result<(), VerbError> {
     let failed = |error: std::io::Error| {
         VerbError::Failed(format!(
-            "cannot read {}: {error}; remove its directory and give the command again",
+            "cannot read {}: {error}; remove its directory and run the command again",
             path.display()
         ))
     };

@@ -142,7 +142,8 @@ impl<'a> Run<'a> {
                 false => Arc::clone(&history.config),
             });
             if let Some(why) = config.refuses_points_of(&history.config) {
-                let whose = if is_new { "the rules give others" } else { "it exists with others" };
+                let whose =
+                    if is_new { "the rules give it other settings" } else { "it exists with other settings" };
                 self.skip(&history.name, "settings", &format!("{whose}: {why}"))?;
                 continue;
             }

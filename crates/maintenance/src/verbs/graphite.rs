@@ -60,7 +60,7 @@ impl Verb for ImportGraphite {
 
     fn check(&self) -> Result<(), String> {
         if !(1..=WORKERS_MAX).contains(&self.workers) {
-            return Err(format!("--workers is a number from 1 to {WORKERS_MAX}"));
+            return Err(format!("--workers must be a number from 1 to {WORKERS_MAX}"));
         }
         self.retention()?;
         check_range(self.from, self.until)
@@ -102,7 +102,7 @@ impl Verb for ImportEvents {
 
 fn check_range(from: Option<i64>, until: Option<i64>) -> Result<(), String> {
     match (from, until) {
-        (Some(from), Some(until)) if from >= until => Err("--from is not before --until".to_owned()),
+        (Some(from), Some(until)) if from >= until => Err("--from must be before --until".to_owned()),
         _ => Ok(()),
     }
 }

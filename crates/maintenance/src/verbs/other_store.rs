@@ -61,7 +61,7 @@ impl Verb for ImportStore {
             return Err(format!("{} is not an absolute path", path.display()));
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
-            return Err(format!("--workers is a number from 1 to {WORKERS_MAX}"));
+            return Err(format!("--workers must be a number from 1 to {WORKERS_MAX}"));
         }
         self.patterns().map(drop)
     }

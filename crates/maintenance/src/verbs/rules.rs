@@ -306,7 +306,8 @@ impl Growing {
             work.go_on()?;
             tokio::time::sleep(BUSY_PAUSE).await;
         }
-        let why = "points of it do not get to the store; see to the store and give the same command again";
+        let why = "some of its points cannot be written to the store; repair the store and run the same \
+                   command again";
         left.iter().for_each(|(_, change)| self.refuse(why.to_owned(), &change.name));
         Ok(())
     }

@@ -76,7 +76,7 @@ impl<R: serde::de::DeserializeOwned> Reading<'_, R> {
 
     fn end(self) -> Result<(), Failure> {
         self.bar.end();
-        let cut = || anyhow!("the answer was cut off: the daemon ended meanwhile. Give the command again");
+        let cut = || anyhow!("the answer was cut off: the daemon ended meanwhile. Run the command again");
         self.ended.unwrap_or_else(|| Err(Failure::new(Exit::Store, cut())))
     }
 }

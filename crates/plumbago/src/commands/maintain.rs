@@ -84,15 +84,15 @@ pub enum RepairCommand {
     /// Fold closed windows of the coarser stages again from their raw points, and correct those that differ
     #[command(after_help = WINDOWS_EXAMPLES)]
     Windows(WindowsArgs),
-    /// Make a damaged store open again, after a start refused it
+    /// Repair a damaged store so that it opens again, after a start refused it
     #[command(after_help = rescue::EXAMPLES)]
     Store(RescueArgs),
 }
 
 const WINDOWS_EXAMPLES: &str = "\
-Windows differ after a data directory was lost, or if several daemons of a replica got the same points. A window is
+Windows differ after a data directory was lost, or if several daemons of a replica received the same points. A window is
 compared 10 minutes (maintenance.repair_windows_after) and 60 raw slots after its end, and only while its raw points
-are there. Run it with a daemon of each replica: each corrects the windows of its own replica.
+are there. Run it on one daemon of each replica: each daemon corrects the windows of its own replica.
 
 Examples:
   plumbago repair windows --dry-run              count the windows of the last two days that differ

@@ -33,10 +33,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TestArgs {
-    /// Give up a listener after this long
+    /// Give up on a listener after this long
     #[arg(long, value_name = "PERIOD", default_value = "10s")]
     patience: Period,
-    /// Leave the metrics there
+    /// Do not delete the metrics afterwards
     #[arg(long)]
     keep: bool,
     /// Print the result as JSON

@@ -340,8 +340,9 @@ impl<'a> Daemon<'a> {
     fn died<V: Verb>(&self, why: &str) -> Failure {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(
-            "the daemon that uses {} ended while its job {} was running ({why}). What the job had done until then stays. \
-             Give the same command again: plumbago {}",
+            "the daemon that uses {} ended while its job {} was running ({why}). The work that the job had \
+             done is kept. \
+             Run the same command again: plumbago {}",
             self.config.data_dir.display(),
             V::NAME,
             command.join(" ")

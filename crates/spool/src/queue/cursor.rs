@@ -101,7 +101,7 @@ impl Shared {
                         let Key { id, timestamp_us, .. } = key;
                         slices.push(SpooledSlice { id, timestamp_us, rows, value });
                     }
-                    None => self.report_damage(&key, "its value is no slice"),
+                    None => self.report_damage(&key, "its value is not a slice"),
                 }
                 true
             })?;

@@ -293,7 +293,7 @@ impl Shared {
 
     fn save_resend(&self, resend: &Resend) -> Result<(), SpoolError> {
         let mark = (!resend.is_idle()).then(|| resend.bytes());
-        self.with("note what is sent again", |database| database.mark_resend(mark))
+        self.with("record what is sent again", |database| database.mark_resend(mark))
     }
 }
 

@@ -117,7 +117,7 @@ impl Properties<'_> {
                 &["filter_op", "threshold"],
             ),
             "score" => (self.score()?, &["thresholds", "order"]),
-            "save_as" => return Err("save_as is not answered here: a query changes nothing.".to_owned()),
+            "save_as" => return Err("save_as is not supported: a query changes nothing.".to_owned()),
             other => return Err(format!("{other} invalid aggregators name")),
         };
         self.only(known)?;
