@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::merge::{self, OtherReplica, WindowRow};
-use crate::{PeerRows, RowCount, Store, StoreError};
+use crate::{RowCount, Store, StoreError};
 
 /// Consecutive slots of one metric in one stage, inside a [`WriteBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,6 +107,18 @@ impl SlotRange {
     pub fn unknown(&self) -> Column {
         Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
     }
+}
+
+/// The pending rows of one peer, matched to the ranges of a [`ReadRequest`]. They
+/// replace what that writer has in the store for the same slots.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct PeerRows {
+    /// The replica (copy of the traffic) that the peer writes.
+    pub replica: u8,
+    /// The peer's writer id within that replica.
+    pub writer: u16,
+    /// Index of the range in the request, slot number and content, sorted by index and slot.
+    pub rows: Vec<(u32, u32, WindowRow)>,
 }
 
 /// A read of many metrics at once.
