@@ -60,6 +60,7 @@ mod pace;
 mod rate;
 mod report;
 mod run_error;
+mod selection;
 mod skipped;
 mod stats;
 mod turns;
