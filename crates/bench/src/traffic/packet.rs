@@ -11,7 +11,7 @@ pub(super) type Magic = [u8; 4];
 pub(super) struct Order {
     is_big: bool,
     /// Parts of a second.
-    parts: f64,
+    pub(super) parts: f64,
 }
 
 impl Order {
