@@ -129,7 +129,7 @@ impl Log {
 
     /// Removes a file without frames. If that fails, the file stays in the list, so that its name is not used
     /// again.
-    fn remove(&mut self, id: FileId) {
+    pub(crate) fn remove(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
         match fs::remove_file(&file.path) {
             Ok(()) => {

@@ -25,6 +25,7 @@ mod names;
 mod names_copy;
 mod noted;
 mod numbers;
+mod occupied;
 mod old_reads;
 mod open;
 mod opening;

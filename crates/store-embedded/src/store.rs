@@ -1,6 +1,7 @@
 //! The store: commits, reads and deletions of points, and state rows.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -277,6 +278,15 @@ impl PointStore for EmbeddedStore {
             columns.extend(part.await?);
         }
         Ok(columns)
+    }
+
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let (store, ranges) = (self.clone(), ranges.to_vec());
+        run_blocking("list blocks", move || {
+            let open = store.core.open()?;
+            Ok(ranges.iter().map(|range| crate::occupied::occupied(&open, range)).collect())
+        })
+        .await
     }
 
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {

@@ -43,7 +43,7 @@ pub use directories::{
 };
 pub use error::{ErrorKind, StoreError};
 pub use events::{EventFilter, EventQuestion, PeerEvent};
-pub use fetch::{FetchError, FetchRequest, Provenance, SeriesSource, Weighted};
+pub use fetch::{FetchError, FetchRequest, KnownSlot, KnownSlots, Provenance, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage, StoredMetric};
 pub use kairos::{KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit};

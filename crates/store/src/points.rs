@@ -1,5 +1,7 @@
 //! Points: the slots of a stage, written in runs and read as columns.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricId, Stage};
 
@@ -242,6 +244,16 @@ pub trait PointStore: Store {
     /// # Errors
     /// If the store as a whole cannot be read.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
+
+    /// Returns the parts of each range that may have rows, in order and without overlaps. Slots outside them are
+    /// unknown, so that a long range with few points can be read without its empty parts. The default implementation
+    /// returns the whole ranges.
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        Ok(ranges.iter().map(|range| vec![range.from..range.until]).collect())
+    }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the
     /// store do not see yet. All slots are unknown unless

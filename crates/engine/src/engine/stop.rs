@@ -45,7 +45,8 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot save the number of points in the state rows; nothing is lost, but if these rows are damaged \
+                 later, a start cannot say how many points are lost with them"
             );
         }
         self.sync_and_drop().await;

@@ -90,7 +90,8 @@ impl Write {
 
 /// Reads the slot of a point back.
 async fn seen(work: &Work, name: &str, timestamp: i64, now: i64) -> Result<Option<Written>, VerbError> {
-    let request = |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now };
+    let request =
+        |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now, slots_max: usize::MAX };
     // The stage that answers says how long its slots are.
     let Some(series) = work.source.fetch(&request(timestamp - 1, timestamp)).await?.pop() else {
         return Ok(None);

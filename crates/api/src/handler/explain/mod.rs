@@ -188,6 +188,8 @@ async fn provenances(
                 from: range.from,
                 until: range.until,
                 now: asked.request.now,
+                // The same series were read for the graph, so they are within its limit.
+                slots_max: usize::MAX,
             };
             of_fetch.extend(api.source.explain(&request).await?);
         }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use hyper::{Method, StatusCode};
 use plumbago_kairosdb::opentsdb::Query;
 use plumbago_kairosdb::opentsdb::answer::{self, Column, Most};
-use plumbago_store::Weighted;
+use plumbago_store::KnownSlots;
 
 use super::find;
 use crate::blocking::on_thread;
@@ -91,7 +91,7 @@ async fn aggregated(
 }
 
 /// The points of a series after one time and up to another, in seconds.
-fn column(read: &Weighted, from: i64, until: i64) -> Column {
+fn column(read: &KnownSlots, from: i64, until: i64) -> Column {
     let points = reading::amounts(read).filter(|(ms, _)| from * 1000 < *ms && *ms <= until * 1000);
-    Column { name: read.series.name.to_string(), points: points.collect() }
+    Column { name: read.name.to_string(), points: points.collect() }
 }
