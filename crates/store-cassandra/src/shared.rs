@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::changes::FeedReader;
 use crate::check::Report;
+use crate::features::Features;
 use crate::lease::HeldLease;
 use crate::scan::TokenRange;
 use crate::schema::{self, Severity};
