@@ -1,6 +1,5 @@
 //! Compares the timestamps of this daemon's rows with the clock of the servers.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::Member;
@@ -9,12 +8,6 @@ use crate::Member;
 const COMPARE_EVERY: Duration = Duration::from_secs(4);
 /// A difference above this is reported, in milliseconds.
 const TOLERANCE_MS: i64 = 10_000;
-
-/// The timestamps of the rows that this daemon sends.
-pub trait RowTimestamps: Send + Sync + Debug {
-    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
-    fn last_us(&self) -> i64;
-}
 
 impl Member {
     /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is ahead. Never

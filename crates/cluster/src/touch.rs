@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use plumbago_store::{MetaPage, MetadataStore, MetricMeta, SharedStore};
 
-use crate::member::RETRY_PAUSE;
 use crate::pace::{AT_ONCE, CREATED_AT_ONCE, Work};
-use crate::{ClusterError, LocalMetrics, Member, meta_of, with_jitter};
+use crate::retry::{RETRY_PAUSE, with_jitter};
+use crate::{ClusterError, LocalMetrics, Member, meta_of};
 
 /// Pause after a failure, and the longest wait for the next metrics.
 const SOON: Duration = Duration::from_secs(60);

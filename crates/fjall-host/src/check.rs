@@ -8,16 +8,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::HostError;
+use crate::error::{HostError, REPAIR};
 use crate::log::{log_number, logs};
-use crate::manifest::{self, Current};
+use crate::manifest::{self, Current, keyspaces};
 
 /// What fjall writes into `version`.
 const VERSION: &[u8] = b"FJL\x03";
-
-/// The advice at the end of the text of a refusal.
-pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from a backup, or run `plumbago repair store --dry-run`, which shows \
-     what can be saved and what is lost";
 
 /// A file that was damaged or missing and was written again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,18 +49,6 @@ pub(crate) fn check(dir: &Path) -> Result<Vec<Mended>, HostError> {
         mended.extend(check_keyspace(keyspace)?);
     }
     Ok(mended)
-}
-
-/// The directories of the keyspaces, sorted.
-pub(crate) fn keyspaces(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(dir.join("keyspaces")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| path.is_dir());
-    paths.sort();
-    Ok(paths)
 }
 
 /// Whether the file differs from what version 3 of fjall writes. Our format file allows no other version of fjall.

@@ -7,7 +7,8 @@ use fjall::config::{CompressionPolicy, FilterPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions};
 
 use crate::batches::{TakenOut, cut_unfinished, take_out_damage};
-use crate::check::{self, Mended, REPAIR};
+use crate::check::{self, Mended};
+use crate::error::REPAIR;
 use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
 use crate::{HostError, deletion, diagnosis, format};

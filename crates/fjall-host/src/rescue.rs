@@ -9,8 +9,8 @@ use std::sync::Arc;
 use lsm_tree::{Cache, Checksum, Table};
 
 use crate::HostError;
-use crate::check::{self, keyspaces, missing_log};
-use crate::manifest::{self, Current, TableEntry};
+use crate::check::{self, missing_log};
+use crate::manifest::{self, Current, TableEntry, keyspaces};
 use crate::repair::lock_database;
 
 /// An empty file in the directory of a database: tables were taken out, and the next start can restore some of their

@@ -10,8 +10,8 @@ use plumbago_whisper::write;
 use serde::{Deserialize, Serialize};
 
 use crate::rate::Rate;
+use crate::select::Which;
 use crate::verb::{VerbError, Work};
-use crate::verbs::whisper::ExportWhisper;
 
 /// Metrics that are read at a time.
 const METRICS: usize = 64;
@@ -19,6 +19,22 @@ const METRICS: usize = 64;
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
 /// Names of metrics that were not written, in the report.
 const EXAMPLES_MAX: usize = 20;
+
+/// Writes metrics as whisper files.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportWhisper {
+    /// The directory to write to, as an absolute path.
+    pub directory: PathBuf,
+    /// Which metrics.
+    pub which: Which,
+    /// Files that exist are replaced.
+    pub replace: bool,
+    /// The most metrics to write in a second; 0 for no limit.
+    pub rate: u32,
+    /// Count what would be written and write nothing.
+    pub dry_run: bool,
+}
 
 /// The results of an export so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain,
-    names, other_store, replay, restore, rules, schema, show, stats, test, traffic, whisper,
+    backup, bench, config, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names, other_store,
+    replay, restore, rules, schema, show, stats, test, traffic, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -64,7 +64,7 @@ pub enum Command {
     Serve,
     /// Check or show the configuration
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(config::ConfigCommand),
     /// Create missing tables in Cassandra or ScyllaDB
     Syncdb(schema::SyncdbArgs),
     /// Show the tables in Cassandra or ScyllaDB and how they differ from the expected ones
@@ -128,20 +128,4 @@ pub enum Command {
     /// Tools for trying Plumbago out
     #[command(subcommand)]
     Dev(dev::DevCommand),
-}
-
-/// The commands of `plumbago config`.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print all problems with file and line; exit code 3 if there is an error
-    #[command(after_help = config::CHECK_EXAMPLES)]
-    Check(config::Format),
-    /// Print all settings with the values in effect
-    #[command(after_help = config::SHOW_EXAMPLES)]
-    Show(config::Format),
-    /// Print all settings with their defaults and explanations
-    #[command(after_help = config::DEFAULT_EXAMPLES)]
-    Default,
-    /// Turn the configuration of carbon, go-carbon, BigGraphite or graphite-web into one for Plumbago
-    Import(config_import::ImportArgs),
 }

@@ -11,7 +11,8 @@ use plumbago_store::{
 use uuid::Uuid;
 
 use crate::changes::FeedReader;
-use crate::check::{Features, Report};
+use crate::check::Report;
+use crate::features::Features;
 use crate::lease::HeldLease;
 use crate::scan::TokenRange;
 use crate::schema::{self, Severity};

@@ -5,14 +5,14 @@ use std::ops::Range;
 use plumbago_store::SlotRange;
 
 use crate::catalogue::{Layer, StageKey};
+use crate::locks::read;
 use crate::open::Open;
 use crate::row::{key, parse_key};
-use crate::store;
 
 /// The parts of a range that have rows, in order and without overlaps.
 pub(crate) fn occupied(open: &Open, range: &SlotRange) -> Vec<Range<u32>> {
     let key = StageKey { stage: range.stage, coarse: range.stage_index > 0 };
-    let stage = store::read(&open.catalogue).stages.get(&key).cloned();
+    let stage = read(&open.catalogue).stages.get(&key).cloned();
     let Some(stage) = stage.filter(|_| range.from < range.until) else { return Vec::new() };
     let buckets = stage.bucket_of(range.from)..=stage.bucket_of(range.until - 1);
     let mut all = Vec::new();

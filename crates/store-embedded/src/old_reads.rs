@@ -10,7 +10,7 @@ use crate::errors::{host_error, write_error};
 use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::options;
-use crate::store::Core;
+use crate::shared::Core;
 
 /// The keyspace: id to day.
 const KEYSPACE: &str = "reads";

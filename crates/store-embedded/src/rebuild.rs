@@ -8,9 +8,10 @@ use plumbago_fjall_host::{damaged_in, pressure};
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::errors::{host_error, read_error, write_error};
+use crate::locks::lock;
 use crate::open::Open;
 use crate::options;
-use crate::store::{Core, lock};
+use crate::shared::Core;
 
 /// Prefix of the rows of the catalogue that name the keyspace in use for a role.
 const ROLE_PREFIX: &str = "keyspace/";

@@ -7,9 +7,11 @@ use plumbago_model::MetricId;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
 use crate::errors::write_error;
+use crate::locks::lock;
 use crate::name_row::NameRow;
 use crate::open::Open;
-use crate::store::{Core, EmbeddedStore, lock, run_blocking};
+use crate::shared::Core;
+use crate::store::{EmbeddedStore, run_blocking};
 
 /// The longest page.
 const PAGE_MAX: usize = 100_000;

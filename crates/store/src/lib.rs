@@ -49,9 +49,10 @@ pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistorySt
 pub use kairos::{KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};
-pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};
+pub use peers::{PeerAnswer, Peers, PendingRows, pending_by_range};
 pub use points::{
-    BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
+    BlockLayout, Column, OtherWriters, PeerRows, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+    WriteLimits,
 };
 pub use remote::{RemotePoints, WriteRefusal};
 pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, SettingsReport};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::merge::{self, OtherReplica, WindowRow};
-use crate::{PeerRows, RowCount, Store, StoreError};
+use crate::{RowCount, Store, StoreError};
 
 /// Consecutive slots of one metric in one stage, inside a [`WriteBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -109,6 +109,18 @@ impl SlotRange {
     pub fn unknown(&self) -> Column {
         Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
     }
+}
+
+/// The pending rows of one peer, matched to the ranges of a [`ReadRequest`]. They
+/// replace what that writer has in the store for the same slots.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct PeerRows {
+    /// The replica (copy of the traffic) that the peer writes.
+    pub replica: u8,
+    /// The peer's writer id within that replica.
+    pub writer: u16,
+    /// Index of the range in the request, slot number and content, sorted by index and slot.
+    pub rows: Vec<(u32, u32, WindowRow)>,
 }
 
 /// A read of many metrics at once.
@@ -240,7 +252,7 @@ pub trait PointStore: Store {
     /// # Errors
     /// If the store as a whole cannot be read.
     async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        Ok(ranges.iter().map(|range| vec![range.from..range.until]).collect())
+        Ok(ranges.iter().map(|range| Vec::from_iter([range.from..range.until])).collect())
     }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the

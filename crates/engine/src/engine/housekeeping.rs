@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Engine, Inner};
+use crate::command::ShardGauges;
 use crate::memory::{Ceiling, Progress, Quiet, Sample};
 use crate::quotas::QuotaWatch;
 use crate::recover::StartError;
 use crate::refusals::Refusals;
-use crate::worker::ShardGauges;
 
 impl Engine {
     /// Starts a thread that compares memory with its ceiling until the shards end. The runtime is not used for

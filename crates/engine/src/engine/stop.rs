@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use super::{Engine, Inner};
 use crate::checkpoint::{self, CheckpointError, Content, Header, ShardHeader};
+use crate::command::{ShardCommand, StopOrder, Stopped};
 use crate::ledger::Ledger;
 use crate::shard::{NUMBER_BITS, Shard};
-use crate::worker::{ShardCommand, StopOrder, Stopped};
 
 /// How long a stop waits until nothing is changed in the metadata store and in heads. After that it does without a
 /// checkpoint.

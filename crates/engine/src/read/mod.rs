@@ -21,10 +21,10 @@ use plumbago_store::{
 use plumbago_telemetry::Histogram;
 use tokio::sync::mpsc;
 
+use crate::command::{ShardCommand, ask};
 use crate::read::metadata_fallback::MetadataFallback;
 use crate::router::{NameHash, Router};
 use crate::shard::read::{HeadAnswer, HeadQuery};
-use crate::worker::{ShardCommand, ask};
 
 /// Metrics in one command, at most, so that a shard's points do not wait long for it.
 const QUERY_METRICS: usize = 512;

@@ -7,7 +7,8 @@ use serde::de::{IgnoredAny, MapAccess};
 use super::pair::{Pair, Pairs};
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar};
-use crate::point::{Mark, Number, Points, Reason};
+use crate::number::Number;
+use crate::point::{Mark, Points, Reason};
 use crate::tags::{Tags, shortened};
 
 /// Reads a body: one metric or an array of them, each with points. Bad points are refused one by one, and the others

@@ -1,7 +1,7 @@
 //! A query in a query string: `start=…&m=AGGREGATOR[:rate][:DOWNSAMPLE]:METRIC{TAG=FILTER}{TAG=FILTER}`.
 
 use super::filter::Filter;
-use super::query::{Parts, SubParts, within};
+use super::parts::{Parts, SubParts, within};
 use super::rate::RateOptions;
 
 /// The number of parts between colons that a query may have.

@@ -9,6 +9,7 @@ mod get;
 pub(crate) mod line;
 mod lookup;
 mod merge;
+mod parts;
 mod put;
 mod query;
 mod rate;

@@ -4,7 +4,8 @@ use serde::de::{IgnoredAny, MapAccess};
 
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar, quoted};
-use crate::point::{Number, Points, Reason};
+use crate::number::Number;
+use crate::point::{Points, Reason};
 use crate::tags::{Tags, shortened};
 
 /// The time from which a number means milliseconds: what no longer fits into 32 bits.

@@ -7,11 +7,12 @@ use super::aggregate::Aggregator;
 use super::downsample::{Downsample, Range};
 use super::filter::Filter;
 use super::get;
+use super::parts::{Parts, SubParts, within};
 use super::rate::RateOptions;
 use super::time::time;
+use crate::REGEXES_MAX;
 use crate::json::is_true;
 use crate::names::Series;
-use crate::{PARTS_MAX, REGEXES_MAX};
 
 /// The period that OpenTSDB keeps in one row, in seconds. It reads whole rows, so points of the same hour before and
 /// after the query count for rates and between other points.
@@ -59,29 +60,6 @@ pub struct Sub {
 pub(super) struct Texts {
     pub(super) aggregator: String,
     pub(super) downsample: Option<String>,
-}
-
-/// The parts of a query, before times and names in it are interpreted.
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    pub(super) start: String,
-    pub(super) end: String,
-    pub(super) zone: String,
-    pub(super) use_calendar: bool,
-    pub(super) ms_resolution: bool,
-    pub(super) show_query: bool,
-    pub(super) subs: Vec<SubParts>,
-}
-
-/// The parts of a sub-query.
-#[derive(Debug, Default)]
-pub(super) struct SubParts {
-    pub(super) metric: String,
-    pub(super) aggregator: String,
-    pub(super) filters: Vec<Filter>,
-    pub(super) explicit_tags: bool,
-    pub(super) downsample: String,
-    pub(super) rate: Option<RateOptions>,
 }
 
 impl Query {
@@ -334,10 +312,6 @@ pub(super) fn text(value: Option<&Value>) -> String {
 
 fn flag(value: Option<&Value>) -> bool {
     value.and_then(is_true).unwrap_or(false)
-}
-
-pub(super) fn within(count: usize, what: &str) -> Result<(), String> {
-    if count > PARTS_MAX { Err(format!("{what}: more than {PARTS_MAX}")) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::copy::{copy_out, sum_of};
 use super::directory::{is_empty, sync_dir, write_durably};
 use super::take::free_at;
 use super::{BackupError, Directory, Generation, io_error};
-use crate::verb::Tracker;
+use crate::tracker::Tracker;
 
 /// A file that is in a data directory while it is being restored. A daemon refuses to start with it.
 pub const RESTORING: &str = "restore-unfinished";

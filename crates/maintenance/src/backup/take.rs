@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::copy::{Copied, SMALL_BYTES, copy_in};
 use super::manifest::{FORMAT, Generation};
 use super::{BackupError, DataFiles, Directory, Entry, Held, HeldFile, io_error};
-use crate::verb::Tracker;
+use crate::tracker::Tracker;
 
 /// Room for the manifest and the directories of objects.
 const SLACK_BYTES: u64 = 4 << 20;

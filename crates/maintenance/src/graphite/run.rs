@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plumbago_model::{MetricConfig, Retention, sanitize};
 use plumbago_store::{History, HistoryOptions};
 
+use super::ImportGraphite;
 use super::plan::{Collected, Fit, Part, Request, requests};
 use super::report::ImportGraphiteReport;
-use super::source::{GraphiteSource, SourceError, SourceSeries};
 use crate::batches::batch_len;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
-use crate::import::Refusals;
+use crate::graphite_source::{GraphiteSource, SourceError, SourceSeries};
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::graphite::ImportGraphite;
 
 /// Metrics of one request, at most.
 const TARGETS_MAX: usize = 20;

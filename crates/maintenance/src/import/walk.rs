@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plumbago_model::sanitize;
 
-use super::names::TaggedNames;
+use super::names::{TaggedNames, Why};
 
 /// Directories below each other, at most.
 const DEPTH_MAX: usize = 256;
@@ -36,9 +36,6 @@ impl Metric {
         self.files.iter().map(|file| file.bytes).sum()
     }
 }
-
-/// A reason and a text.
-pub(super) type Why = (&'static str, String);
 
 /// What was found.
 #[derive(Debug, Default)]

@@ -13,8 +13,8 @@ use super::scratch::Position;
 use super::split::Splitter;
 use crate::drive::insist;
 use crate::job::JobError;
+use crate::kairosdb::ImportKairosdb;
 use crate::verb::{Verb as _, VerbError};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Parts of the token ring.
 const PARTS: u32 = 1024;

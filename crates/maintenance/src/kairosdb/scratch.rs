@@ -16,9 +16,9 @@ use super::report::ImportKairosdbReport;
 use super::suggest::Suggestions;
 use crate::alone;
 use crate::backup::take::free_at;
+use crate::kairosdb::ImportKairosdb;
 use crate::skipped::unwritable;
 use crate::verb::{Verb as _, VerbError};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Number of parts. Each is an open file while the points are divided.
 pub(super) const PARTS: usize = 256;

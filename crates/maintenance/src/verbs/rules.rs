@@ -10,7 +10,7 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, SettingsChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::job::{Context, Job, JobError};
 use crate::pace::{Pace, Received};
 use crate::rate::Rate;

@@ -11,12 +11,11 @@ use plumbago_maintenance::verbs::backup::Backup;
 use plumbago_model::{ByteSize, SystemClock};
 use serde::Serialize;
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use super::verb::{self, Daemon, on_files};
 use crate::config::{Loaded, is_used, shown_dir};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 use crate::serve::Files;
 
 const EXAMPLES: &str = "\

@@ -7,9 +7,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plumbago_bench::diff::{Comparison, Difference, Side, compare, percentiles};
 
-use super::ask::print_json;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 For each timestamp that a server has a value for, the gap is |a-b| / (|a|+|b|), and 1 if only one of them has a value. Any

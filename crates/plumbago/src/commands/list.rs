@@ -9,11 +9,11 @@ use plumbago_maintenance::questions::tags::Tags;
 use plumbago_maintenance::quotas::{DirectoryQuota, LimitUse};
 use plumbago_model::{ByteSize, Period};
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::verb::load;
 use super::which::WhichArgs;
 use crate::error::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const LIST_EXAMPLES: &str = "\
 Examples:

@@ -8,11 +8,10 @@ use plumbago_store_embedded::{HostError, RescueStep, rescue};
 use plumbago_telemetry::log;
 use serde_json::{Value, json};
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use crate::config;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 
 /// Options of `repair store`.
 #[derive(Debug, Clone, Args)]

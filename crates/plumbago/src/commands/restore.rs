@@ -10,11 +10,10 @@ use plumbago_maintenance::backup::{BackupError, Generation, restore};
 use plumbago_model::ByteSize;
 use serde::Serialize;
 
-use super::ask::print_json;
 use super::backup::{generation, open, time};
 use super::verb::on_files;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 All files are verified before the first one is written. NEW must be missing or empty. An interrupted restore is repeated

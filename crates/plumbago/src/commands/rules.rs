@@ -10,12 +10,11 @@ use plumbago_model::StorageRules;
 use plumbago_model::rules::RuleSource;
 use serde::Serialize;
 
-use super::ask::print_json;
 use super::verb::{self, Outcome, load};
 use super::which::WhichArgs;
 use crate::config::Loaded;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// The commands of `plumbago rules`. clap prints these comments as help.
 #[derive(Debug, Subcommand)]

@@ -17,11 +17,10 @@ use plumbago_store_cassandra::schema::{
 };
 use plumbago_store_cassandra::{CassandraStore, Config, Report, SyncPlan, parse_retention};
 
-use super::ask::print_json;
 use super::cassandra::connect;
 use crate::config;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const SYNCDB_EXAMPLES: &str = "\
 Examples:

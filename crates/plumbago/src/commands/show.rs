@@ -10,12 +10,12 @@ use plumbago_maintenance::verbs::write::Write;
 use plumbago_model::{ByteSize, Period};
 use serde_json::json;
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::rules::{Explained, explain};
 use super::which::WhichArgs;
 use super::{since, verb};
 use crate::error::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const INFO_EXAMPLES: &str = "\
 Points that are still in memory are counted, but take no bytes in the store yet.

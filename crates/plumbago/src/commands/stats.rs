@@ -13,10 +13,10 @@ use plumbago_maintenance::questions::stats::{Namespace, NamespaceSize, Stats};
 use plumbago_model::rules::{Severity, read_ini};
 use plumbago_model::{ByteSize, Clock as _, SystemClock};
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::verb::load;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 A file of namespaces has a section for each namespace, as for BigGraphite's bgutil:

@@ -14,9 +14,8 @@ use plumbago_bench::traffic::{
 use plumbago_model::Period;
 use plumbago_model::rules::Pattern;
 
-use super::ask::print_json;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 Requests come from access logs in the common or combined format (Apache, nginx, gunicorn), or from captures of tcpdump

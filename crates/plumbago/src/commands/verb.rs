@@ -20,12 +20,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::print_json;
 use super::expect_data;
-use super::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 use crate::secret;
 use crate::serve;
 

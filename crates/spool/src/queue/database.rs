@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fjall::{AbstractTree, Keyspace, KeyspaceCreateOptions, PersistMode};
 use plumbago_fjall_host::{Contents, Settings, pressure, rows_in_order};
 
-use super::resend::Resend;
+use super::laps::Resend;
 use super::row::Key;
 use super::segment::{ARRIVED, Segment};
 use super::{Id, State};

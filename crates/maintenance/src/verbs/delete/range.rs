@@ -2,7 +2,8 @@
 
 use plumbago_store::{RangeReport, TimeRange};
 
-use super::{BUSY_PAUSE, Delete, Deleted, EXAMPLES_MAX, blocking, retry};
+use super::Delete;
+use crate::deletion::{BUSY_PAUSE, Deleted, EXAMPLES_MAX, blocking, retry};
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
