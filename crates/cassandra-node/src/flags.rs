@@ -49,7 +49,7 @@ const FLAGS_JAVA_11: [&str; 3] = [
 const FLAGS_5_0: [&str; 2] =
     ["-Dio.netty.allocator.useCacheForAllThreads=true", "-Dio.netty.allocator.maxOrder=11"];
 
-const FLAGS: [&str; 16] = [
+const FLAGS: [&str; 17] = [
     "-Djdk.attach.allowAttachSelf=true",
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dchronicle.analytics.disable=true", // reports usage to its makers
@@ -67,6 +67,8 @@ const FLAGS: [&str; 16] = [
     "-Dcassandra.superuser_setup_delay_ms=0",
     // At each start a node measures how much memory a row of a memtable takes, with 100,000 rows by default.
     "-Dcassandra.memtable_row_overhead_computation_step=1000",
+    // Each start hashes the password of the default role, by default in a quarter of a second.
+    "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4",
     "-XX:+ExitOnOutOfMemoryError",
     "-ea",
 ];
