@@ -70,9 +70,10 @@ impl KairosDb {
         class_path.extend(jars);
         let mut java = vec![format!("-Xmx{heap_mib}m")];
         java.extend(JAVA.iter().chain(more).map(|argument| (*argument).to_owned()));
+        let arguments: Vec<&str> = java.iter().map(String::as_str).collect();
         let launch = Launch {
             area: AREA,
-            java: &java.iter().map(String::as_str).collect::<Vec<_>>(),
+            java: &arguments,
             class_path: &class_path,
             class: MAIN,
             arguments: &["-c", "run", "-p", "test.conf"],
