@@ -51,7 +51,10 @@ impl Core {
     pub(crate) fn check_room(&self) -> Result<(), StoreError> {
         let path = self.dir.display();
         let free = space::free_at(&self.dir).ok_or_else(|| {
-            StoreError::new(ErrorKind::Unavailable, format!("find out how much free space the disk of {path} has"))
+            StoreError::new(
+                ErrorKind::Unavailable,
+                format!("find out how much free space the disk of {path} has"),
+            )
         })?;
         let wanted = self.config.min_free_bytes;
         if free >= wanted.0 {

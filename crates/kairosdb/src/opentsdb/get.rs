@@ -40,7 +40,8 @@ fn sub(text: &str) -> Result<SubParts, String> {
     for word in &words[1..words.len() - 1] {
         let lower = word.to_ascii_lowercase();
         if lower.starts_with("rate") {
-            sub.rate = Some(RateOptions::parse(word)?);
+            sub.rate = true;
+            sub.rate_options = word.contains('{').then(|| RateOptions::parse(word)).transpose()?;
         } else if word.starts_with(|first: char| first.is_ascii_digit()) {
             sub.downsample = (*word).to_owned();
         } else if lower.starts_with("explicit_tags") {

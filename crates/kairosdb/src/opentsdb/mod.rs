@@ -2,6 +2,7 @@
 
 mod aggregate;
 pub mod answer;
+mod body;
 mod calendar;
 mod downsample;
 mod filter;

@@ -24,7 +24,8 @@ pub(super) struct SubParts {
     pub(super) filters: Vec<Filter>,
     pub(super) explicit_tags: bool,
     pub(super) downsample: String,
-    pub(super) rate: Option<RateOptions>,
+    pub(super) rate: bool,
+    pub(super) rate_options: Option<RateOptions>,
 }
 
 /// Refuses more parts than a query may have.

@@ -12,9 +12,9 @@ use plumbago_store::KnownSlots;
 use super::find;
 use crate::blocking::on_thread;
 use crate::error::beyond;
+use crate::handler::kairos::body;
 use crate::handler::kairos::reading::{self, Reading};
 use crate::handler::kairos::shape::{Failure, Protocol};
-use crate::params;
 use crate::state::Api;
 
 /// Maximum number of buckets that fill policies may make in a request.
@@ -57,7 +57,7 @@ async fn read_query(api: &Arc<Api>, request: Request) -> Result<Query, Failure> 
     let text = request.uri().query().unwrap_or_default().to_owned();
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
     let query = if request.method() == Method::POST {
-        Query::parse(&params::body(request, &api.limits()).await?, now_ms)
+        Query::parse(&body::of_query(api, request).await?, now_ms)
     } else {
         Query::parse_pairs(pairs.iter().map(|(key, value)| (&**key, &**value)), now_ms)
     };
