@@ -252,7 +252,7 @@ pub trait PointStore: Store {
     /// # Errors
     /// If the store as a whole cannot be read.
     async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        Ok(ranges.iter().map(|range| Vec::from_iter([range.from..range.until])).collect())
+        Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
     }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the

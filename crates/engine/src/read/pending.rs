@@ -114,7 +114,7 @@ fn pieces(answers: &[Option<HeadAnswer>]) -> Vec<Piece> {
     known
         .flat_map(|(place, answer)| {
             let (first, end) = answer.slots;
-            cut(Vec::from_iter([first..end]), answer.slots).map(move |slots| (place, slots))
+            cut(std::iter::once(first..end), answer.slots).map(move |slots| (place, slots))
         })
         .collect()
 }
