@@ -55,6 +55,7 @@ mod batches;
 mod done_list;
 mod drive;
 mod idle;
+mod infinite;
 mod jobs;
 mod pace;
 mod rate;
