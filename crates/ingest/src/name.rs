@@ -71,8 +71,7 @@ pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8]))
 /// # Errors
 /// The reason for which a point of this name would be refused.
 pub fn canonical(name: &str) -> Result<String, Reject> {
-    let name = name.trim_start_matches(['.', '~']);
-    then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
+    plumbago_model::tags::canonical(name).map_err(reason)
 }
 
 /// The slow path, in carbon's order: lists and rewrite rules see the name as received, then it is
@@ -116,11 +115,12 @@ fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
     fold(name).map(|_| Cow::Borrowed(name))
 }
 
-fn reason(error: NameError) -> Reject {
+pub(crate) fn reason(error: NameError) -> Reject {
     match error {
         NameError::Empty => Reject::NameEmpty,
         NameError::TooLong => Reject::NameTooLong,
         NameError::Control => Reject::NameControl,
+        NameError::Tags => Reject::Tags,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod retention;
 pub mod rules;
 pub mod series;
 pub mod setting;
+pub mod tags;
 pub mod units;
 
 pub use aggregation::{Aggregation, Window};
