@@ -14,7 +14,7 @@ use plumbago_maintenance::backup::BackupError;
 use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
-use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
+use plumbago_telemetry::{DAMAGED_TEXT, Found, log, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -303,7 +303,7 @@ impl<'a> Daemon<'a> {
                 Err(error) => {
                     failures += 1;
                     if failures > LOOKS_MAX || !is_held(self.config) {
-                        return Err(self.died::<V>(&format!("{error:#}")));
+                        return Err(self.died::<V>(&with_causes(&*error)));
                     }
                 }
             }
