@@ -280,7 +280,13 @@ fn receiver(section: &Section<'_>, protocol: &str, draft: &mut Draft<'_>) {
                 _ => draft.error(key.at(), "the value is no number of bytes"),
             },
             "compression" if matches!(key.text(), "" | "none") => {}
-            "compression" => draft.not_needed(key.at(), "compressed streams are recognised"),
+            "compression" if matches!(key.text(), "gzip" | "lz4" | "snappy") => {
+                draft.not_needed(key.at(), "compressed streams are recognised");
+            }
+            "compression" => {
+                let text = "of compressed streams, those of gzip, LZ4 and framed snappy are read: change the senders";
+                draft.no_equivalent(key.at(), text);
+            }
             "buffer-size" | "log-incomplete" => {
                 draft.not_needed(key.at(), "all queues have limits of their own");
             }
