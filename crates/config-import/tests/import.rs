@@ -231,7 +231,6 @@ fn go_carbon_becomes_one_daemon() {
     }
 }
 
-/// Carbon's limit of 0 means no creations, while ours means no limit.
 #[test]
 fn what_cannot_be_taken_over_is_said() {
     let text = "[tcp]\nlisten = \":2003\"\nenabled = true\ncompression = \"zstd\"\n";
@@ -249,6 +248,7 @@ fn what_cannot_be_taken_over_is_said() {
     assert_eq!(errors.count(), 2, "{}", to_toml(&carbon));
 }
 
+/// Carbon's limit of 0 means no creations, while ours means no limit.
 #[test]
 fn a_limit_of_no_creations_is_kept() {
     for (path, text, expected) in [
