@@ -337,11 +337,17 @@ fn a_mistyped_directory_stays_away() {
     let cassandra = ("PLUMBAGO__STORE__KIND", "cassandra");
     let typo = ("PLUMBAGO__DATA_DIR", "typo");
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 12] = [
         (&["bench", "disk", "--data-dir", "typo"], &[]),
         (&["clean", "--dry-run"], &[typo]),
         (&["clean", "--dry-run"], &[typo, cassandra]),
         (&["repair", "--dry-run"], &[typo]),
+        (&["list"], &[typo]),
+        (&["info", "a"], &[typo]),
+        (&["read", "a"], &[typo]),
+        (&["du"], &[typo]),
+        (&["stats"], &[typo]),
+        (&["tags"], &[typo]),
         (&["repair", "windows", "--dry-run"], &[typo, cassandra]),
         (&["replay", "--since", "30m"], &[typo, cassandra]),
     ];
