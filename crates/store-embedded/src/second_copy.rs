@@ -231,7 +231,7 @@ mod tests {
                 let (dir, system, configs) = (dir.path(), &system, &configs);
                 scope.spawn(move || {
                     for change in 0..20_u8 {
-                        system.insert([thread, change], "x").unwrap();
+                        system.insert(vec![thread, change], "x").unwrap();
                         refresh(dir, system, configs);
                         let copied = read(dir, SYSTEM).unwrap();
                         assert!(copied.iter().any(|row| row.1 == [thread, change]), "{thread} {change}");
