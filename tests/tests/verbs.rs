@@ -183,6 +183,13 @@ fn a_point_is_written_and_rules_are_explained() {
         (&json!("rest"), &json!(4))
     );
     assert_eq!(explained[0]["schema"]["tried_before"], 1);
+    let tagged = setup.run_well(&["rules", "explain", "web..a;b=2;a=1"]);
+    assert!(tagged.starts_with("web.a;a=1;b=2\n") && tagged.contains("[web]"), "{tagged}");
+    for wrong in ["", "a b", "a;b="] {
+        let ended = setup.run(&["rules", "explain", wrong]);
+        assert_eq!(ended.status.code(), Some(2), "{wrong}: {}", ended.output);
+        assert!(ended.output.contains("cannot be the name of a metric"), "{wrong}: {}", ended.output);
+    }
     let explained = setup.run_well(&["rules", "explain", "other"]);
     assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
 }
