@@ -25,7 +25,7 @@ use super::expect_data;
 use super::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{complain, print};
 use crate::secret;
 use crate::serve;
 
@@ -58,7 +58,7 @@ impl<T: Serialize> Outcome<T> {
             true => print_json(&self.answer)?,
             false => print(&text(&self.answer))?,
         }
-        self.damage.iter().for_each(|line| eprintln!("{line}"));
+        self.damage.iter().for_each(|line| complain(line));
         if is_whole(&self.answer) && self.damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn at_rest<T>(
         let cancelled = stop.clone();
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
-                eprintln!("cancelling ...");
+                complain("cancelling ...");
                 cancelled.cancel();
             }
         });
@@ -311,7 +311,9 @@ impl<'a> Daemon<'a> {
                 0 => {}
                 1 if !is_cancelled => {
                     is_cancelled = true;
-                    eprintln!("cancelling the job {id} of the daemon; press Ctrl-C again to leave at once");
+                    complain(&format!(
+                        "cancelling the job {id} of the daemon; press Ctrl-C again to leave at once"
+                    ));
                     let _: Value = self.post(&format!("/admin/jobs/{id}/cancel"), "")?;
                 }
                 1 => {}
