@@ -377,6 +377,8 @@ fn a_daemon_does_not_end_when_its_output_cannot_be_written() {
     let mut setup = Setup::new();
     let daemon = setup.start_for_commands();
     let admin = daemon.admin();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    daemon.put(&[Point::new("a.b", now.cast_signed(), 1.0)]);
     daemon.stop_well();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = setup.command(&["serve"]);
