@@ -19,7 +19,8 @@ impl Line {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
-        let text = text.trim();
+        // Some editors begin a file with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || text.starts_with('#') {
             return Ok(None);
         }
@@ -108,6 +109,7 @@ mod tests {
         for (word, method) in methods {
             assert_eq!(line(&format!("a 60*1s {word}")).aggregation, Some(method));
         }
+        assert_eq!(line("\u{feff}a.b 60s:1d").name, "a.b");
         assert_eq!(line("a;x=y;b=2").name, "a;b=2;x=y");
         assert_eq!(line("a;x=y"), Line { name: "a;x=y".to_owned(), ..Line::default() });
     }
