@@ -129,7 +129,8 @@ fn odd_names_and_values_are_shown() {
         let words = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         words.map(|words| (words[2].to_owned(), words[1].parse().unwrap())).collect()
     };
-    let expected = ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1));
+    let expected =
+        ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1_u64));
     assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
     let all = size(&["**"]);
     assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");

@@ -47,7 +47,10 @@ pub(crate) mod points {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Points, D::Error> {
         let points = Vec::<(i64, Number, Option<f64>)>::deserialize(deserializer)?;
-        points.into_iter().map(|(timestamp, value, count)| Ok((timestamp, value.value()?, count))).collect()
+        points
+            .into_iter()
+            .map(|(timestamp, value, count)| Ok((timestamp, value.value::<D::Error>()?, count)))
+            .collect()
     }
 }
 
