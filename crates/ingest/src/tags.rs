@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use plumbago_model::tags::normal_tags;
 
-use crate::name::reason;
 use crate::reject::Reject;
 
 /// Returns the name with its tags in normal form.
@@ -12,7 +11,7 @@ use crate::reject::Reject;
 /// # Errors
 /// [`Reject::Tags`] if the tags are malformed or not allowed.
 pub(crate) fn canonical(name: &str) -> Result<Cow<'_, str>, Reject> {
-    normal_tags(name).map_err(reason)
+    normal_tags(name).map_err(Reject::from)
 }
 
 /// True if `tags`, the part of a name after its first `;`, is certainly in normal form.

@@ -56,20 +56,25 @@ pub(crate) mod points {
 
 #[cfg(test)]
 mod tests {
-    use crate::questions::read::Points;
-    use crate::verbs::write::Write;
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Row {
+        #[serde(with = "super")]
+        value: f64,
+        #[serde(with = "super::points")]
+        points: Vec<(i64, f64, Option<f64>)>,
+    }
 
     #[test]
     fn infinite_values_pass_through_json() {
         let points = vec![(60, 1.0, None), (120, f64::INFINITY, Some(2.0)), (180, f64::NEG_INFINITY, None)];
-        let row = Points { name: "a".to_owned(), step: 60, points };
+        let row = Row { value: f64::INFINITY, points };
         let text = serde_json::to_string(&row).unwrap();
         assert!(text.contains(r#"[[60,1.0,null],[120,"inf",2.0],[180,"-inf",null]]"#), "{text}");
-        assert_eq!(serde_json::from_str::<Points>(&text).unwrap(), row);
-        let write = Write { name: "a".to_owned(), value: f64::INFINITY, timestamp: None, dry_run: false };
-        let text = serde_json::to_string(&write).unwrap();
-        assert_eq!(serde_json::from_str::<Write>(&text).unwrap().value, f64::INFINITY);
-        assert_eq!(serde_json::from_str::<Write>(&text.replace(r#""inf""#, "5")).unwrap().value, 5.0);
-        assert!(serde_json::from_str::<Write>(&text.replace("inf", "much")).is_err());
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+        let finite = text.replace(r#""value":"inf""#, r#""value":5"#);
+        assert_eq!(serde_json::from_str::<Row>(&finite).unwrap().value, 5.0);
+        assert!(serde_json::from_str::<Row>(&text.replace("inf", "much")).is_err());
     }
 }
