@@ -66,3 +66,9 @@ pub trait Outbox: Send + Sync + Debug {
     /// Why no further rows are accepted, for operators; `None` if they are.
     fn trouble(&self) -> Option<String>;
 }
+
+/// The timestamps of the rows that this daemon sends.
+pub trait RowTimestamps: Send + Sync + Debug {
+    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
+    fn last_us(&self) -> i64;
+}

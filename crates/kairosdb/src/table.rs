@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use crate::history::Entry;
-use crate::point::{Number, Reason};
+use crate::number::Number;
+use crate::point::Reason;
 
 /// The type of rows that have none in their key: those of the oldest versions.
 const LEGACY: &str = "kairos_legacy";

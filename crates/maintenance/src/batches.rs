@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
 
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// How many of the first items make a batch: at most `most`, and their sizes together at most `room`, but one in any case.
 pub(crate) fn batch_len<T>(

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::alone;
 use crate::skipped::unwritable;
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// The list, and the file that it is appended to.
 pub(crate) struct DoneList {

@@ -52,8 +52,12 @@ pub mod windows;
 
 mod alone;
 mod batches;
+mod deletion;
 mod done_list;
 mod drive;
+mod event_keeper;
+mod graphite_source;
+mod histories;
 mod idle;
 mod infinite;
 mod jobs;
@@ -61,9 +65,13 @@ mod pace;
 mod rate;
 mod report;
 mod run_error;
+mod selection;
 mod skipped;
+mod source_store;
 mod stats;
+mod tracker;
 mod turns;
+mod verb_error;
 
 pub use config::Config;
 pub use job::{Context, Job, JobError, Stores};

@@ -5,25 +5,27 @@
 //! in the binary's `commands` (`docs/decisions/jobs.md`).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_store::{FetchError, KairosConnector, SeriesSource, StageSizes, StoreError};
+use plumbago_store::{KairosConnector, SeriesSource, StageSizes};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::{BackupError, DataFiles};
-use crate::events::EventKeeper;
-use crate::graphite::GraphiteConnector;
-use crate::import::Histories;
-use crate::job::{Context, JobError, Stores};
-use crate::other_store::StoreConnector;
+use crate::backup::DataFiles;
+use crate::event_keeper::EventKeeper;
+use crate::graphite_source::GraphiteConnector;
+use crate::histories::Histories;
+use crate::job::{Context, Stores};
 use crate::quotas::DirectoryQuotas;
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
+use crate::source_store::StoreConnector;
+
+pub use crate::tracker::{Moment, Tracker};
+pub use crate::verb_error::{FailureKind, VerbError};
 
 /// A piece of work on the store with its parameters, which are the fields of the type.
 #[async_trait]
@@ -133,110 +135,6 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
     async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError>;
 }
 
-/// Why a verb did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum VerbError {
-    /// The parameters cannot be used.
-    #[error("{0}")]
-    Invalid(String),
-    /// Another run does this work.
-    #[error(
-        "{0} is running already, in this process or another one; wait for its end and give the command again"
-    )]
-    Taken(String),
-    /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
-    Cancelled,
-    /// A maintenance job failed.
-    #[error(transparent)]
-    Job(#[from] JobError),
-    /// The store failed.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
-    /// The store failed in the middle of an import. The same command continues with the rest.
-    #[error(
-        "{}. What was stored until then stays. Remove the cause and give the same command again: it continues",
-        with_causes(.0)
-    )]
-    Interrupted(StoreError),
-    /// A disk has no room for the files of an import. The same command continues with the rest.
-    #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
-    DiskFull {
-        /// What was to be written.
-        path: PathBuf,
-        /// What is missing.
-        why: String,
-    },
-    /// Points cannot be read.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// No metric is selected.
-    #[error("there is no such metric")]
-    NotFound,
-    /// A backup failed.
-    #[error(transparent)]
-    Backup(#[from] BackupError),
-    /// Something else failed.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// What a caller can do about an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// Give other parameters.
-    Invalid,
-    /// Repeat the command: nothing failed.
-    Cancelled,
-    /// Repair the store or wait for it, and repeat the command.
-    Store,
-    /// Name other metrics: there are none like that.
-    NotFound,
-    /// Look at the files that the message names: they are damaged or missing.
-    Data,
-    /// Read the message.
-    Failed,
-}
-
-impl VerbError {
-    /// The kind of the error.
-    pub fn kind(&self) -> FailureKind {
-        match self {
-            Self::Invalid(_) | Self::Job(JobError::Selection { .. }) => FailureKind::Invalid,
-            Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
-            Self::Taken(_) | Self::Store(_) | Self::Interrupted(_) | Self::Fetch(_) | Self::Job(_) => {
-                FailureKind::Store
-            }
-            Self::DiskFull { .. } => FailureKind::Store,
-            Self::NotFound => FailureKind::NotFound,
-            Self::Backup(error) => match error {
-                BackupError::Invalid(_) => FailureKind::Invalid,
-                BackupError::Cancelled => FailureKind::Cancelled,
-                BackupError::Damaged(_) | BackupError::NotFound(_) => FailureKind::Data,
-                _ => FailureKind::Store,
-            },
-            Self::Failed(_) => FailureKind::Failed,
-        }
-    }
-
-    /// The error with all its causes.
-    pub fn text(&self) -> String {
-        with_causes(self)
-    }
-}
-
-/// An error with all its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// A verb without its type, for the list of jobs.
 #[async_trait]
 pub trait AnyVerb: Send + Sync {
@@ -266,71 +164,5 @@ impl<V: Verb> AnyVerb for V {
     async fn run(&self, work: &Work) -> Result<Value, VerbError> {
         let answer = Verb::run(self, work).await?;
         serde_json::to_value(answer).map_err(|error| VerbError::Failed(error.to_string()))
-    }
-}
-
-/// What a run shows of itself while it works. Cloning shares it.
-#[derive(Debug, Clone, Default)]
-pub struct Tracker(Arc<Mutex<Option<Phase>>>);
-
-#[derive(Debug)]
-struct Phase {
-    name: String,
-    done: u64,
-    total: Option<u64>,
-    note: String,
-    began: Instant,
-}
-
-/// A moment of a [`Tracker`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Moment {
-    /// What is being done.
-    pub phase: String,
-    /// How much of it is done.
-    pub done: u64,
-    /// How much there is; `None` if that is not known.
-    pub total: Option<u64>,
-    /// `done` per second, since the phase began.
-    pub rate: f64,
-    /// A remark on the progress, for people.
-    pub note: String,
-}
-
-impl Tracker {
-    /// Begins a phase of which `total` is to be done, if that is known.
-    pub fn begin(&self, phase: &str, total: Option<u64>) {
-        let (done, note, began) = (0, String::new(), Instant::now());
-        *self.lock() = Some(Phase { name: phase.to_owned(), done, total, note, began });
-    }
-
-    /// Notes that this much more is done.
-    pub fn add(&self, more: u64) {
-        if let Some(phase) = &mut *self.lock() {
-            phase.done += more;
-        }
-    }
-
-    /// Notes how much is done, and more about it for people.
-    pub fn set(&self, done: u64, note: String) {
-        if let Some(phase) = &mut *self.lock() {
-            (phase.done, phase.note) = (done, note);
-        }
-    }
-
-    /// What there is to show now.
-    pub fn moment(&self) -> Moment {
-        self.lock().as_ref().map_or_else(Moment::default, |phase| Moment {
-            phase: phase.name.clone(),
-            done: phase.done,
-            total: phase.total,
-            rate: phase.done as f64 / phase.began.elapsed().as_secs_f64().max(0.001),
-            note: phase.note.clone(),
-        })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Phase>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

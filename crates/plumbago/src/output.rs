@@ -2,6 +2,10 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use serde::Serialize;
+
+use crate::error::Failure;
+
 /// Writes `text` to standard output and flushes it. A closed pipe is not an error.
 ///
 /// # Errors
@@ -25,4 +29,14 @@ pub fn say(line: &str) {
 /// The same on standard error.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Prints a row as a line of JSON.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub fn print_json(row: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(row).map_err(anyhow::Error::from)?;
+    Ok(print(&format!("{text}\n"))?)
 }

@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use super::{Engine, Inner};
 use crate::checkpoint::{self, CheckpointError, Content, Header, ShardHeader};
+use crate::command::{ShardCommand, StopOrder, Stopped};
 use crate::ledger::Ledger;
 use crate::shard::{NUMBER_BITS, Shard};
-use crate::worker::{ShardCommand, StopOrder, Stopped};
 
 /// How long a stop waits until nothing is changed in the metadata store and in heads. After that it does without a
 /// checkpoint.
@@ -45,7 +45,8 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot save the number of points in the state rows; nothing is lost, but if these rows are damaged \
+                 later, a start cannot say how many points are lost with them"
             );
         }
         self.sync_and_drop().await;

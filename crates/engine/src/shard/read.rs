@@ -1,5 +1,6 @@
 //! Reads of heads.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plumbago_model::{MetricId, Window};
@@ -48,6 +49,25 @@ impl HeadAnswer {
         let (from, until, now) = range;
         let (stage, slots) = choose(&layout, from, until, now)?;
         Some(Self { id, layout, stage, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 })
+    }
+
+    /// The part of this answer in a range of its slots.
+    pub(crate) fn part(&self, slots: &Range<u32>) -> Self {
+        let raw = match self.stage {
+            0 => self.raw.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect(),
+            _ => self.raw.clone(),
+        };
+        let windows = self.windows.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect();
+        let layout = Arc::clone(&self.layout);
+        Self {
+            id: self.id,
+            layout,
+            stage: self.stage,
+            slots: (slots.start, slots.end),
+            raw,
+            windows,
+            base: self.base,
+        }
     }
 
     /// The answer without points for the whole raw stage, up to slot `newest` if that is after `now`.

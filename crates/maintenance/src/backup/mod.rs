@@ -99,7 +99,7 @@ pub enum BackupError {
     )]
     Damaged(Vec<String>),
     /// The run was cancelled.
-    #[error("cancelled; what was copied until then is used by the next run")]
+    #[error("cancelled; the next run uses the files that are copied already")]
     Cancelled,
     /// Files cannot be read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plumbago_model::tags::canonical;
 
-use super::names::TaggedNames;
+use super::names::{TaggedNames, Why};
 
 /// Directories below each other, at most.
 const DEPTH_MAX: usize = 256;
@@ -36,9 +36,6 @@ impl Metric {
         self.files.iter().map(|file| file.bytes).sum()
     }
 }
-
-/// A reason and a text.
-pub(super) type Why = (&'static str, String);
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -150,8 +147,9 @@ impl Walk<'_> {
             Err((reason, text)) => return self.problem(path, reason, text),
         };
         if !self.names.insert(name.clone()) {
-            let text =
-                format!("another file of this tree is {name} too; what the first one lacks is taken from it");
+            let text = format!(
+                "another file of this tree is the metric {name} too; it fills what the first file lacks"
+            );
             self.problem(path, "same_name", text);
         }
         let changed = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());

@@ -1,26 +1,11 @@
 //! The verb `import-names`.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use crate::names::{ImportNamesReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// Creates the metrics of a list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ImportNames {
-    /// A file with a name, a retention, a method and a factor a line, as an absolute path.
-    pub file: PathBuf,
-    /// Most names in a second; 0 for no limit.
-    pub rate: u32,
-    /// Where to list what was skipped.
-    pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
-    pub dry_run: bool,
-}
+pub use crate::names::ImportNames;
 
 #[async_trait]
 impl Verb for ImportNames {
