@@ -159,6 +159,15 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
         assert!(ended.output.contains(largest.to_str().unwrap()), "{}", ended.output);
     }
     assert!(!new.exists(), "nothing is written before all is verified");
+    // Sizes are compared, not contents, so the damage stays until the file is removed.
+    run(&setup, &["backup", &backup, "--json"]);
+    let ended = setup.run(&["backup", &backup, "--verify"]);
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
+    assert!(ended.output.contains("once it is removed"), "{}", ended.output);
+    std::fs::remove_file(&largest).unwrap();
+    run(&setup, &["backup", &backup, "--json"]);
+    setup.run_well(&["backup", &backup, "--verify"]);
+    restored_equals(&mut setup, &backup, "mended", &load, &[]);
 }
 
 /// The largest file below `dir` that the newest generation uses.

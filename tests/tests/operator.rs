@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
+use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup, binary};
 use plumbago_tests::http;
@@ -337,11 +338,17 @@ fn a_mistyped_directory_stays_away() {
     let cassandra = ("PLUMBAGO__STORE__KIND", "cassandra");
     let typo = ("PLUMBAGO__DATA_DIR", "typo");
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 12] = [
         (&["bench", "disk", "--data-dir", "typo"], &[]),
         (&["clean", "--dry-run"], &[typo]),
         (&["clean", "--dry-run"], &[typo, cassandra]),
         (&["repair", "--dry-run"], &[typo]),
+        (&["list"], &[typo]),
+        (&["info", "a"], &[typo]),
+        (&["read", "a"], &[typo]),
+        (&["du"], &[typo]),
+        (&["stats"], &[typo]),
+        (&["tags"], &[typo]),
         (&["repair", "windows", "--dry-run"], &[typo, cassandra]),
         (&["replay", "--since", "30m"], &[typo, cassandra]),
     ];
@@ -362,6 +369,29 @@ fn a_mistyped_directory_stays_away() {
         let (code, output) = plumbago(directory.path(), arguments, &[cassandra]);
         assert!(code == Some(2) && output.contains("like 5m"), "{output}");
     }
+}
+
+/// Nobody may read what the daemon prints: a pipe's reader has ended, or the disk of a file is full.
+#[test]
+fn a_daemon_does_not_end_when_its_output_cannot_be_written() {
+    let mut setup = Setup::new();
+    let daemon = setup.start_for_commands();
+    let admin = daemon.admin();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    daemon.put(&[Point::new("a.b", now.cast_signed(), 1.0)]);
+    daemon.stop_well();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = setup.command(&["serve"]);
+    command.stdin(Stdio::null()).stdout(full()).stderr(full());
+    let mut running = Guarded::adopt(command.spawn().unwrap(), Path::new("/dev/null"));
+    wait_until("the daemon to be ready", || {
+        assert!(running.runs(), "it ended");
+        http::try_request(admin, "GET", "/readyz", "", "").is_ok_and(|response| response.status == 200)
+    });
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    let log = setup.start_for_commands().log();
+    assert!(log.contains("last stopped cleanly"), "{log}");
 }
 
 /// Commands that need Cassandra report that it cannot be reached, instead of waiting for it.

@@ -114,6 +114,40 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     }
 }
 
+/// Names with characters of globs, very deep ones, and infinite values.
+#[test]
+fn odd_names_and_values_are_shown() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let deep = format!("deep.{}x", "y.".repeat(130));
+    let names = ["w.di*r.x", "w.dir.x", "w.dizr.y", "w.{a,b}.x", "w.a.x", "w.[q].x", &deep];
+    put(&daemon, &names, T0, f64::INFINITY);
+    put(&daemon, &["w.a.x"], T0 - 60, f64::NEG_INFINITY);
+    daemon.wait_names(names.len());
+    let size = |arguments: &[&str]| -> Vec<(String, u64)> {
+        let output = setup.run_well(&[&["du"], arguments].concat());
+        let words = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        words.map(|words| (words[2].to_owned(), words[1].parse().unwrap())).collect()
+    };
+    let expected =
+        ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1_u64));
+    assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
+    let all = size(&["**"]);
+    assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
+    assert!(
+        all.iter().all(|(path, metrics)| *metrics == 1 || ["w", "total"].contains(&path.as_str())),
+        "{all:?}"
+    );
+
+    let both = format!("w.a.x\t{}\t-inf\nw.a.x\t{T0}\tinf\n", T0 - 60);
+    assert_eq!(setup.run_well(&["read", "w.a.x", "--from", "1699999900", "--until", "1700000040"]), both);
+    let row = &json_lines(&setup.run_well(&["read", "w.dir.x", "--json"]))[0];
+    assert_eq!(row["points"], json!([[T0, "inf", null]]), "{row}");
+    assert_eq!(setup.run_well(&["write", "w.max", "inf"]), format!("w.max\t{T0}\tinf\n"));
+    daemon.stop_well();
+    assert_eq!(setup.run_well(&["read", "w.a.x", "--from", "20231114", "--until", "2023-11-14T22:14"]), both);
+}
+
 #[test]
 fn a_point_is_written_and_rules_are_explained() {
     let mut setup = setup();
@@ -150,6 +184,13 @@ fn a_point_is_written_and_rules_are_explained() {
         (&json!("rest"), &json!(4))
     );
     assert_eq!(explained[0]["schema"]["tried_before"], 1);
+    let tagged = setup.run_well(&["rules", "explain", "web..a;b=2;a=1"]);
+    assert!(tagged.starts_with("web.a;a=1;b=2\n") && tagged.contains("[web]"), "{tagged}");
+    for wrong in ["", "a b", "a;b="] {
+        let ended = setup.run(&["rules", "explain", wrong]);
+        assert_eq!(ended.status.code(), Some(2), "{wrong}: {}", ended.output);
+        assert!(ended.output.contains("cannot be the name of a metric"), "{wrong}: {}", ended.output);
+    }
     let explained = setup.run_well(&["rules", "explain", "other"]);
     assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
 }

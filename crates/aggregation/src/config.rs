@@ -77,11 +77,9 @@ impl Config {
         }
         let text = read(&self.rules).map_err(|error| vec![error])?;
         let (rules, problems) = AggregationRules::parse(&text);
-        let file = self.rules.display();
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let errors: Vec<String> = errors
-            .map(|problem| format!("aggregation.rules: {file}:{}: {}", problem.line, problem.message))
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("aggregation.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 }

@@ -1,5 +1,7 @@
 //! BigGraphite's keys, `BG_…`, which are set in `carbon.conf` or in the settings of graphite-web.
 
+use std::net::IpAddr;
+
 use crate::draft::{At, Draft, Value};
 use crate::parse;
 
@@ -49,8 +51,16 @@ fn contact_points(entries: &[Entry], suffix: &str, key: &str, draft: &mut Draft<
             PORT
         }
     };
-    let hosts = parse::items(&points.value).map(|host| parse::joined(host, port));
-    draft.add(key, hosts, points.at());
+    let (hosts, others): (Vec<_>, Vec<_>) = parse::items(&points.value).partition(|host| is_host(host));
+    for other in others {
+        draft.error(points.at(), format!("{other:?} is no host; the port is a setting of its own"));
+    }
+    draft.add(key, hosts.iter().map(|host| parse::joined(host, port)), points.at());
+}
+
+fn is_host(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+        || text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
 fn one(entry: &Entry, has_metadata: bool, draft: &mut Draft<'_>) {

@@ -285,7 +285,13 @@ fn receiver(section: &Section<'_>, protocol: &str, draft: &mut Draft<'_>) {
                 _ => draft.error(key.at(), "the value is not a number of bytes"),
             },
             "compression" if matches!(key.text(), "" | "none") => {}
-            "compression" => draft.not_needed(key.at(), "compressed streams are recognised"),
+            "compression" if matches!(key.text(), "gzip" | "lz4" | "snappy") => {
+                draft.not_needed(key.at(), "compressed streams are recognised");
+            }
+            "compression" => {
+                let text = "of compressed streams, those of gzip, LZ4 and framed snappy are read: change the senders";
+                draft.no_equivalent(key.at(), text);
+            }
             "buffer-size" | "log-incomplete" => {
                 draft.not_needed(key.at(), "each queue has its own limit");
             }

@@ -231,6 +231,23 @@ fn go_carbon_becomes_one_daemon() {
     }
 }
 
+#[test]
+fn what_cannot_be_taken_over_is_said() {
+    let text = "[tcp]\nlisten = \":2003\"\nenabled = true\ncompression = \"zstd\"\n";
+    let go_carbon = read("/etc/go-carbon/go-carbon.conf", text, &Program::ALL);
+    let why = remark(&go_carbon, RemarkKind::NoEquivalent, "tcp.compression").unwrap();
+    assert!(why.contains("change the senders"), "{why}");
+
+    let text = "[cache]\nUSE_WHITELIST = True\nBG_CASSANDRA_CONTACT_POINTS = \"a\", b:9142, c, ::1\n";
+    let file = File { path: "/etc/carbon/carbon.conf".to_owned(), text: text.to_owned(), format: None };
+    let carbon = import(&[file], &Program::ALL, &|_| false);
+    let why = remark(&carbon, RemarkKind::Todo, "cache.USE_WHITELIST").unwrap();
+    assert!(why.contains("no whitelist.conf"), "{why}");
+    assert_settings(&carbon, &[("store.cassandra.contact_points", "[\"c:9042\",\"[::1]:9042\"]")]);
+    let errors = carbon.remarks.iter().filter(|remark| remark.kind == RemarkKind::Error);
+    assert_eq!(errors.count(), 2, "{}", to_toml(&carbon));
+}
+
 /// Carbon's limit of 0 means no creations, while ours means no limit.
 #[test]
 fn a_limit_of_no_creations_is_kept() {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
-use plumbago_model::{NameError, sanitize};
+use plumbago_model::sanitize;
 
 use crate::reject::Reject;
 use crate::relabel::Relabel;
@@ -71,8 +71,7 @@ pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8]))
 /// # Errors
 /// The reason for which a point of this name would be refused.
 pub fn canonical(name: &str) -> Result<String, Reject> {
-    let name = name.trim_start_matches(['.', '~']);
-    then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
+    plumbago_model::tags::canonical(name).map_err(Reject::from)
 }
 
 /// The slow path, in carbon's order: lists and rewrite rules see the name as received, then it is
@@ -108,20 +107,12 @@ fn then<'a>(
 }
 
 fn fold(name: &str) -> Result<Cow<'_, str>, Reject> {
-    sanitize(name).map_err(reason)
+    sanitize(name).map_err(Reject::from)
 }
 
 /// Refuses the same names as [`fold`], but changes nothing.
 fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
     fold(name).map(|_| Cow::Borrowed(name))
-}
-
-fn reason(error: NameError) -> Reject {
-    match error {
-        NameError::Empty => Reject::NameEmpty,
-        NameError::TooLong => Reject::NameTooLong,
-        NameError::Control => Reject::NameControl,
-    }
 }
 
 fn without_blanks(name: &str) -> Cow<'_, str> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use plumbago_model::NameError;
+
 /// Longest sample, in bytes as received.
 const SAMPLE_BYTES: usize = 120;
 
@@ -66,6 +68,17 @@ pub enum Reject {
     /// The engine did not accept the point. Either its queues were full when a datagram arrived, or it has
     /// failed or is shutting down.
     Overflow,
+}
+
+impl From<NameError> for Reject {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Empty => Self::NameEmpty,
+            NameError::TooLong => Self::NameTooLong,
+            NameError::Control => Self::NameControl,
+            NameError::Tags => Self::Tags,
+        }
+    }
 }
 
 impl Reject {

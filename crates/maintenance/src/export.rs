@@ -9,6 +9,7 @@ use plumbago_store::History;
 use plumbago_whisper::write;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::take::real;
 use crate::rate::Rate;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
@@ -19,6 +20,10 @@ const METRICS: usize = 64;
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
 /// Names of metrics that were not written, in the report.
 const EXAMPLES_MAX: usize = 20;
+
+/// Directories inside the data directory that are the daemon's.
+const OWN: [&str; 8] =
+    ["aggregation", "backup-links", "journal", "maintenance", "names", "relay", "spool", "store"];
 
 /// Writes metrics as whisper files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -58,6 +63,7 @@ pub struct ExportReport {
 /// # Errors
 /// If the store cannot be read, a file cannot be written, or the run is cancelled.
 pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<ExportReport, VerbError> {
+    refuse_own(&plan.directory, work.files.dir())?;
     let mut report = ExportReport::default();
     work.progress.begin("metrics", None);
     let mut rate = Rate::new(plan.rate);
@@ -76,6 +82,22 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
         }
     }
     Ok(report)
+}
+
+/// Refuses the data directory and the directories in it that are the daemon's. A directory of its own in there is
+/// possible: the daemon of the package can write nowhere else.
+fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
+    let whole = real(directory);
+    let Ok(inside) = whole.strip_prefix(real(data)) else { return Ok(()) };
+    let first = inside.components().next();
+    if first.is_some_and(|first| !OWN.iter().any(|own| first.as_os_str() == *own)) {
+        return Ok(());
+    }
+    Err(VerbError::Invalid(format!(
+        "{} is the data directory or a part of the daemon's data; name another directory, like {}",
+        directory.display(),
+        data.join("whisper").display()
+    )))
 }
 
 fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) -> Result<(), VerbError> {
@@ -181,6 +203,21 @@ mod tests {
 
     use super::*;
     use crate::select::Which;
+
+    #[test]
+    fn nothing_is_written_among_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        fs::create_dir_all(data.join("store")).unwrap();
+        std::os::unix::fs::symlink(&data, dir.path().join("link")).unwrap();
+        for taken in ["data", "data/store", "data/journal/x", "link", "link/./store"] {
+            let why = refuse_own(&dir.path().join(taken), &data).unwrap_err().to_string();
+            assert!(why.contains("data/whisper"), "{taken}: {why}");
+        }
+        for free in ["data/whisper", "link/whisper/store", "store", "."] {
+            assert!(refuse_own(&dir.path().join(free), &data).is_ok(), "{free}");
+        }
+    }
 
     #[test]
     fn names_that_the_file_system_refuses_do_not_end_the_export() {

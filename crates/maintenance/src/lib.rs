@@ -59,6 +59,7 @@ mod event_keeper;
 mod graphite_source;
 mod histories;
 mod idle;
+mod infinite;
 mod jobs;
 mod pace;
 mod rate;

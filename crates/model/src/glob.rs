@@ -42,7 +42,24 @@ pub enum GlobError {
 
 /// Whether a text has a glob character or a backslash. Without one it is an exact name.
 pub fn has_glob(text: &str) -> bool {
-    text.bytes().any(|b| matches!(b, b'*' | b'?' | b'[' | b'{' | b'\\'))
+    text.chars().any(is_special)
+}
+
+/// The glob that matches only this name: with a backslash before each character that has a meaning in a glob.
+pub fn escaped(name: &str) -> String {
+    let mut glob = String::with_capacity(name.len());
+    for character in name.chars() {
+        if is_special(character) {
+            glob.push('\\');
+        }
+        glob.push(character);
+    }
+    glob
+}
+
+/// Whether a character can begin something other than plain text.
+fn is_special(character: char) -> bool {
+    matches!(character, '*' | '?' | '[' | '{' | '\\')
 }
 
 /// A parsed glob. It is one path, or several if alternatives have different numbers of components.

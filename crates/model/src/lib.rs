@@ -14,12 +14,13 @@ pub mod retention;
 pub mod rules;
 pub mod series;
 pub mod setting;
+pub mod tags;
 pub mod units;
 
 pub use aggregation::{Aggregation, Window};
 pub use batch::{PointBatch, PointRef};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use glob::{GlobError, Pattern, has_glob};
+pub use glob::{GlobError, Pattern, escaped, has_glob};
 pub use name::{MetricId, NameError, sanitize};
 pub use retention::{Retention, RetentionError, Stage};
 pub use rules::StorageRules;

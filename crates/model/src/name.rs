@@ -46,6 +46,9 @@ pub enum NameError {
     /// The name contains a control character or white space.
     #[error("the name contains a control character or white space")]
     Control,
+    /// The tags after the name are malformed or not allowed.
+    #[error("its tags cannot be read; they are written name;tag=value;tag=value")]
+    Tags,
 }
 
 /// Removes empty components (`a..b` becomes `a.b`, `.a.` becomes `a`), as BigGraphite does and as whisper's

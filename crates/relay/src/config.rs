@@ -101,9 +101,9 @@ impl Config {
         let text = read(&self.rules).map_err(|error| vec![error])?;
         let addresses: Vec<String> = self.parsed().iter().map(Destination::address).collect();
         let (rules, problems) = RelayRules::parse(&text, &addresses);
-        let file = self.rules.display();
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let errors: Vec<String> = errors.map(|problem| format!("relay.rules: {file}: {problem}")).collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("relay.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(Some(rules)) } else { Err(errors) }
     }
 }

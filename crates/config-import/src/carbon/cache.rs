@@ -81,11 +81,18 @@ fn lists(instance: &Instance, draft: &mut Draft<'_>) {
     }
     let directory = instance.conf_dir(draft);
     let at = instance.key("USE_WHITELIST").map_or(instance.at(), Key::at);
+    let mut is_any = false;
     for name in ["whitelist", "blacklist"] {
         let path = directory.join(format!("{name}.conf"));
         if draft.exists(&path) {
             draft.text(&format!("ingest.{name}"), path.to_string_lossy(), at);
+            is_any = true;
         }
+    }
+    if !is_any {
+        let text =
+            format!("{} has no whitelist.conf and no blacklist.conf, so no list is set", directory.display());
+        draft.todo(at, text);
     }
 }
 

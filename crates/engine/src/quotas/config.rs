@@ -49,13 +49,8 @@ impl Config {
         };
         let (rules, problems) = QuotaRules::parse(&text);
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let section = |name: &str| if name.is_empty() { String::new() } else { format!("[{name}] ") };
-        let errors: Vec<String> = errors
-            .map(|problem| {
-                let (line, section) = (problem.line, section(&problem.section));
-                format!("quotas.rules: {file}:{line}: {section}{}", problem.message)
-            })
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("quotas.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 }

@@ -91,7 +91,12 @@ pub enum BackupError {
         next: String,
     },
     /// Files of the backup are damaged or missing.
-    #[error("{} of the backup are damaged: {}", count(.0.len()), listed(.0))]
+    #[error(
+        "{} of the backup are damaged: {}. Other generations may not need them. A backup takes such a file for good; \
+         once it is removed, the next backup copies it again, if the data directory still has it",
+        count(.0.len()),
+        listed(.0)
+    )]
     Damaged(Vec<String>),
     /// The run was cancelled.
     #[error("cancelled; the next run uses the files that are copied already")]

@@ -1,6 +1,8 @@
 //! Which metrics an old name means, and their new names. Pure.
 
-use plumbago_model::{has_glob, sanitize};
+use std::borrow::Cow;
+
+use plumbago_model::{Pattern, glob, has_glob, sanitize};
 
 /// An old name and a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,16 +31,15 @@ impl Mapping {
             None => (from, false),
         };
         let new = if only_below { to.strip_suffix(".**").unwrap_or(to) } else { to };
-        for name in [old, new] {
-            if has_glob(name) {
-                return Err(format!("{name} is a glob; name a metric or a directory, like servers.old"));
-            }
+        let old = plain(old)?;
+        if has_glob(new) {
+            return Err(format!("{new} has characters of globs, which a new name cannot have"));
         }
         let clean = |name: &str| {
             let clean = sanitize(name).map_err(|error| format!("{name:?} cannot be a name: {error}"))?;
             Ok::<_, String>(clean.into_owned())
         };
-        let (old, new) = (clean(old)?, clean(new)?);
+        let (old, new) = (clean(&old)?, clean(new)?);
         if new.contains(';') {
             return Err("tags stay as they are; write the new name without them".to_owned());
         }
@@ -72,7 +73,7 @@ impl Mapping {
 
     /// The glob for everything below.
     pub(crate) fn below(&self) -> String {
-        format!("{}.**", self.from)
+        format!("{}.**", glob::escaped(&self.from))
     }
 
     /// The tag expression for tagged series below.
@@ -100,6 +101,20 @@ impl Mapping {
             Err(error) => Err(("name", format!("it cannot get its new name: {error}"))),
         }
     }
+}
+
+/// An old name, in which a backslash makes a character of globs plain.
+fn plain(name: &str) -> Result<Cow<'_, str>, String> {
+    if !has_glob(name) {
+        return Ok(Cow::Borrowed(name));
+    }
+    let literal = Pattern::parse(name).ok().and_then(|pattern| pattern.literal());
+    literal.map(Cow::Owned).ok_or_else(|| {
+        format!(
+            "{name} is a glob; name a metric or a directory, like servers.old. If these characters are part of the \
+             name, write a backslash before each of them"
+        )
+    })
 }
 
 /// The name without tags, and the tags with their first `;`.
@@ -139,6 +154,16 @@ mod tests {
         let below = Mapping::new("servers.old.**", "servers.new.**").unwrap();
         assert_eq!((below.metric(), below.below()), (None, "servers.old.**".to_owned()));
         assert_eq!(below.apply("servers.old.cpu").unwrap(), "servers.new.cpu");
+    }
+
+    #[test]
+    fn a_backslash_makes_characters_of_globs_plain() {
+        let mapping = Mapping::new(r"web.\{a,b}.x\*", "web.new").unwrap();
+        assert_eq!(mapping.metric().unwrap(), "web.{a,b}.x*");
+        assert_eq!(mapping.below(), r"web.\{a,b}.x\*.**");
+        assert_eq!(mapping.apply("web.{a,b}.x*.cpu").unwrap(), "web.new.cpu");
+        assert!(Mapping::new("web.{a,b}", "web.new").unwrap_err().contains("backslash"));
+        assert!(Mapping::new("web.a", r"web.\*").is_err());
     }
 
     #[test]

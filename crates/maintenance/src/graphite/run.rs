@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plumbago_model::tags::canonical;
 use plumbago_model::{MetricConfig, Retention, sanitize};
 use plumbago_store::{History, HistoryOptions};
 
@@ -341,8 +342,10 @@ fn refused(text: &str) -> &'static str {
 
 /// Why a metric of the server cannot be imported.
 fn unfit(name: &str) -> Option<Why> {
-    if let Err(error) = sanitize(name) {
-        return Some(("name", format!("it cannot be the name of a metric: {error}")));
+    match canonical(name) {
+        Ok(clean) if clean == name => {}
+        Ok(clean) => return Some(("name", format!("its points would be those of {clean} here"))),
+        Err(error) => return Some(("name", format!("it cannot be the name of a metric: {error}"))),
     }
     // These have a meaning in a target.
     let special = |c: char| "*?[]{}()'\",\\|".contains(c);
@@ -359,6 +362,8 @@ mod tests {
         assert_eq!(unfit("servers.a.cpu-0.user"), None);
         assert_eq!(unfit("disk.used;dc=a;host=b"), None);
         assert_eq!(unfit("a b").unwrap().0, "name");
+        assert_eq!(unfit("a;b=").unwrap().0, "name");
+        assert!(unfit("a;c=1;b=2").unwrap().1.contains("a;b=2;c=1"));
         assert_eq!(unfit("a.(b)").unwrap().0, "target");
         assert_eq!(unfit("a.b*").unwrap().0, "target");
     }

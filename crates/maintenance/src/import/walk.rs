@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plumbago_model::sanitize;
+use plumbago_model::tags::canonical;
 
 use super::names::{TaggedNames, Why};
 
@@ -169,10 +169,8 @@ impl Walk<'_> {
             _ => text.replace('/', "."),
         };
         let whole = if self.prefix.is_empty() { name } else { format!("{}.{name}", self.prefix) };
-        match sanitize(&whole) {
-            Ok(name) => Ok(name.into_owned()),
-            Err(error) => Err(("name", format!("{whole:?} cannot be the name of a metric: {error}"))),
-        }
+        canonical(&whole)
+            .map_err(|error| ("name", format!("{whole:?} cannot be the name of a metric: {error}")))
     }
 }
 
@@ -182,6 +180,18 @@ mod tests {
 
     fn names(found: &Found) -> Vec<&str> {
         found.metrics.iter().map(|metric| metric.name.as_str()).collect()
+    }
+
+    #[test]
+    fn names_are_those_that_points_get() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a;c=1;b=2.wsp", "a;.wsp", "a;b=.wsp", "d..e.wsp"] {
+            fs::write(dir.path().join(file), b"x").unwrap();
+        }
+        let found = Found::look(&[dir.path().to_owned()], "", &TaggedNames::default());
+        assert_eq!(names(&found), ["a;b=2;c=1", "d.e"]);
+        let reasons: Vec<&str> = found.problems.iter().map(|(_, (reason, _))| *reason).collect();
+        assert_eq!(reasons, ["name", "name"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A line of a list of names: `name [retention [method [xFilesFactor]]]`. Pure.
 
 use plumbago_model::retention::RetentionError;
-use plumbago_model::{Aggregation, MetricConfig, Retention, Stage, sanitize};
+use plumbago_model::tags::canonical;
+use plumbago_model::{Aggregation, MetricConfig, Retention, Stage};
 
 /// A name with the settings that its line has.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,14 +19,15 @@ impl Line {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
-        let text = text.trim();
+        // Some editors begin a file with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || text.starts_with('#') {
             return Ok(None);
         }
         let mut fields = text.split_whitespace();
-        let name = sanitize(fields.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let name = canonical(fields.next().unwrap_or_default()).map_err(|error| error.to_string())?;
         let line = Self {
-            name: name.into_owned(),
+            name,
             retention: fields.next().map(retention).transpose()?,
             aggregation: fields.next().map(aggregation).transpose()?,
             factor: fields.next().map(factor).transpose()?,
@@ -107,6 +109,8 @@ mod tests {
         for (word, method) in methods {
             assert_eq!(line(&format!("a 60*1s {word}")).aggregation, Some(method));
         }
+        assert_eq!(line("\u{feff}a.b 60s:1d").name, "a.b");
+        assert_eq!(line("a;x=y;b=2").name, "a;b=2;x=y");
         assert_eq!(line("a;x=y"), Line { name: "a;x=y".to_owned(), ..Line::default() });
     }
 
@@ -123,6 +127,7 @@ mod tests {
             ("a 60s:1d sum 2", "xFilesFactor"),
             ("a 60s:1d sum 0.5 more", "more"),
             ("..", "name"),
+            ("a;b= 60s:1d", "tags"),
         ] {
             let why = Line::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Problem;
 use super::pattern::{AllMatches, Pattern};
 use super::problem::{Problems, RuleFile};
+use crate::tags::canonical;
 
 /// Compiled aggregation rules.
 #[derive(Debug, Default)]
@@ -156,6 +157,11 @@ impl AggregationRule {
             format!("the input {input:?} does not become a valid regular expression: {error}")
         })?;
         let template = template(output, &pattern)?;
+        if !output.contains('<')
+            && let Err(error) = canonical(output)
+        {
+            return Err(format!("the output {output:?} cannot be the name of a metric: {error}"));
+        }
         Ok(Self { output: output.into(), frequency, method, pattern, template })
     }
 
@@ -286,10 +292,11 @@ mod tests {
     #[test]
     fn all_lines_with_a_problem_are_reported() {
         let text = "a\na = sum b\na (x) = sum b\na (0) = sum b\na (1) = last b\na (1) = sum (\n\
-                    a.<x> (1) = sum b\na.<b (1) = sum b\na> (1) = sum b\na% (1) = sum b\na (1) = sum b c\nok (1) = sum b\n";
+                    a.<x> (1) = sum b\na.<b (1) = sum b\na> (1) = sum b\na% (1) = sum b\na (1) = sum b c\n\
+                    <x> (1) = sum <x>.<x>\na (1) = sum <<x>.b\na;b (1) = sum b\nok (1) = sum b\n";
         let (_, problems) = AggregationRules::parse(text);
         let lines: Vec<usize> = problems.iter().map(|problem| problem.line).collect();
-        assert_eq!(lines, (1..=11).collect::<Vec<_>>(), "{problems:#?}");
+        assert_eq!(lines, (1..=14).collect::<Vec<_>>(), "{problems:#?}");
         assert!(problems[4].message.contains("p999"), "{}", problems[4].message);
     }
 

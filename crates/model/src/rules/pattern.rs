@@ -6,6 +6,7 @@
 
 mod all_matches;
 mod first_match;
+mod group_names;
 mod python;
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,7 @@ impl Pattern {
     ///
     /// Returns the engine's message if the text is not a regular expression, or if it is too large.
     pub fn new(python: &str) -> Result<Self, PatternError> {
+        group_names::check(python).map_err(PatternError)?;
         let translation = translate(python);
         let translated = translation.text;
         if !translation.needs_backtracking

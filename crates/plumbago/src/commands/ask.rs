@@ -4,8 +4,9 @@ use anyhow::anyhow;
 use plumbago_maintenance::question::{Line, Question, ask};
 use plumbago_maintenance::verb::VerbError;
 
+use super::expect_data;
 use super::verb::{Bar, Daemon, at_rest, failure};
-use crate::config::Loaded;
+use crate::config::{Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
 
@@ -24,6 +25,9 @@ pub(super) fn rows<Q: Question>(
     if is_held(&loaded.config) {
         Daemon::of(&loaded.config)?.ask(&question, &mut |line| reading.line(line))?;
     } else {
+        if loaded.config.store.kind == StoreKind::Embedded {
+            expect_data(&loaded.config, "store")?;
+        }
         at_rest(loaded, async |work| {
             let mut lines = ask(question, &work);
             while let Some(line) = lines.recv().await {

@@ -199,6 +199,9 @@ fn summary(report: &ImportGraphiteReport) -> String {
     for (what, count) in &report.other_steps {
         text.push_str(&format!("  {count} answers with another step: {what}\n"));
     }
+    if !report.other_steps.is_empty() {
+        text.push_str("    finer points of the server can be missing: name its retention by --retentions\n");
+    }
     add_skipped(&mut text, "metrics need attention", &report.skips);
     add_dry_run(&mut text, report.dry_run);
     text
@@ -214,4 +217,18 @@ fn events_summary(report: &EventsReport) -> String {
     add_counts(&mut text, &counts);
     add_dry_run(&mut text, report.dry_run);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_retention_of_the_server_is_said_with_what_to_do() {
+        let mut report = ImportGraphiteReport::default();
+        assert!(!summary(&report).contains("--retentions"));
+        report.other_steps.insert("asked for 60s, got 300s: taken into the stage of 300s".to_owned(), 2);
+        let text = summary(&report);
+        assert!(text.contains("2 answers with another step") && text.contains("--retentions"), "{text}");
+    }
 }

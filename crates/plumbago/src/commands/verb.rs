@@ -14,7 +14,7 @@ use plumbago_maintenance::backup::BackupError;
 use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
-use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
+use plumbago_telemetry::{DAMAGED_TEXT, Found, log, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,7 +24,7 @@ use super::expect_data;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
-use crate::output::{print, print_json};
+use crate::output::{complain, print, print_json};
 use crate::secret;
 use crate::serve;
 
@@ -57,7 +57,7 @@ impl<T: Serialize> Outcome<T> {
             true => print_json(&self.answer)?,
             false => print(&text(&self.answer))?,
         }
-        self.damage.iter().for_each(|line| eprintln!("{line}"));
+        self.damage.iter().for_each(|line| complain(line));
         if is_whole(&self.answer) && self.damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
     }
 }
@@ -125,7 +125,7 @@ pub(super) fn at_rest<T>(
         let cancelled = stop.clone();
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
-                eprintln!("cancelling ...");
+                complain("cancelling ...");
                 cancelled.cancel();
             }
         });
@@ -302,7 +302,7 @@ impl<'a> Daemon<'a> {
                 Err(error) => {
                     failures += 1;
                     if failures > LOOKS_MAX || !is_held(self.config) {
-                        return Err(self.died::<V>(&format!("{error:#}")));
+                        return Err(self.died::<V>(&with_causes(&*error)));
                     }
                 }
             }
@@ -310,7 +310,9 @@ impl<'a> Daemon<'a> {
                 0 => {}
                 1 if !is_cancelled => {
                     is_cancelled = true;
-                    eprintln!("cancelling the job {id} of the daemon; press Ctrl-C again to leave at once");
+                    complain(&format!(
+                        "cancelling the job {id} of the daemon; press Ctrl-C again to leave at once"
+                    ));
                     let _: Value = self.post(&format!("/admin/jobs/{id}/cancel"), "")?;
                 }
                 1 => {}

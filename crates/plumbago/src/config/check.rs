@@ -53,6 +53,7 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.relay.problems(),
         config.aggregation.problems(),
         config.maintenance.problems(),
+        config.self_metrics.problems(),
     ]
     .concat();
     if config.store.kind == StoreKind::Cassandra {

@@ -22,7 +22,7 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
-use plumbago_model::{Period, StorageRules};
+use plumbago_model::{Period, StorageRules, sanitize};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -173,6 +173,20 @@ pub struct SelfMetrics {
 impl Default for SelfMetrics {
     fn default() -> Self {
         Self { prefix: "carbon".to_owned(), interval: Period::seconds(60) }
+    }
+}
+
+impl SelfMetrics {
+    /// What is wrong with the values, each as `key: message`.
+    fn problems(&self) -> Vec<String> {
+        let prefix = &self.prefix;
+        if !prefix.contains(';') && sanitize(prefix).is_ok_and(|name| name == *prefix) {
+            return Vec::new();
+        }
+        vec![format!(
+            "self_metrics.prefix: no name of a metric can begin with {prefix:?}; interval = \"0s\" switches \
+             self-metrics off"
+        )]
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) use self::files::Files;
 use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
 use crate::error::{Exit, Failure};
+use crate::output::say;
 use crate::{machine, secret};
 
 /// Pause between two runs that drop expired points and merge closed buckets.
@@ -228,7 +229,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     carbonlink.iter().for_each(|port| reload.add_port("carbonlink", port.certificates()));
     reload.report_to(&core.conditions, &core.registry);
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
-    carbonlink.iter().for_each(|port| println!("listening carbonlink {}", port.address()));
+    carbonlink.iter().for_each(|port| say(&format!("listening carbonlink {}", port.address())));
 
     tokio::spawn(health.clone().run());
     process::register(&core.registry);
@@ -302,7 +303,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         let _ = server.await;
     }
     let Ok(ledger) = ledger;
-    println!("{ledger}");
+    say(&ledger.to_string());
     stopping.begin(Step::Closing);
     close(core).await?;
     greeting::stopped(&config.data_dir);
@@ -444,11 +445,11 @@ async fn close(core: Core) -> Result<(), Failure> {
 
 fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, admin: Option<&Server>) {
     for (listener, address) in ingest.iter() {
-        println!("listening {} {address}", listener.title());
+        say(&format!("listening {} {address}", listener.title()));
     }
     for (name, server) in [("http", api), ("admin", admin)] {
         if let Some(server) = server {
-            println!("listening {name} {}", server.address());
+            say(&format!("listening {name} {}", server.address()));
         }
     }
 }
