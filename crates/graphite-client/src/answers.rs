@@ -207,7 +207,8 @@ mod tests {
             data: data.to_owned(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         };
-        let expected = [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"]), event(1, "", "", &[])];
+        let expected =
+            [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"]), event(1, "", "", &[])];
         assert_eq!(events(body).unwrap(), expected);
     }
 }
