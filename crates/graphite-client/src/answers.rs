@@ -145,9 +145,9 @@ fn event(value: &Value) -> Option<SourceEvent> {
         Value::Array(tags) => tags.iter().flat_map(|tag| words(&text(tag))).collect(),
         _ => Vec::new(),
     };
-    let what = text(&value["what"]);
+    let what = value.get("what").filter(|what| !what.is_null()).map(text)?;
     let when = value["when"].as_f64()? as i64;
-    (!what.is_empty()).then_some(SourceEvent { when, what, data: text(&value["data"]), tags })
+    Some(SourceEvent { when, what, data: text(&value["data"]), tags })
 }
 
 fn shown(text: &str) -> String {
@@ -199,14 +199,16 @@ mod tests {
     #[test]
     fn events_of_several_versions() {
         let body = br#"[{"when": 10, "what": "a", "data": "x", "tags": ["b", "c"], "id": 1},
-            {"when": 11.9, "what": "d", "data": null, "tags": "e f"}, {"what": "no time"}, {"when": 1, "what": ""}]"#;
+            {"when": 11.9, "what": "d", "data": null, "tags": "e f"}, {"what": "no time"}, {"when": 1, "what": ""},
+            {"when": 2}]"#;
         let event = |when: i64, what: &str, data: &str, tags: &[&str]| SourceEvent {
             when,
             what: what.to_owned(),
             data: data.to_owned(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         };
-        let expected = [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"])];
+        let expected =
+            [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"]), event(1, "", "", &[])];
         assert_eq!(events(body).unwrap(), expected);
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Shared<'a> {
     points: Cell<usize>,
     /// The memory of the values held now, in bytes, without the series that were fetched.
     held: Cell<usize>,
+    /// The part of `held` that the running call has counted for points of its result, in bytes.
+    ahead: Cell<usize>,
     watch: &'a dyn Watch,
     /// The targets and who observes them, if anybody does.
     observed: Option<(&'a [Target], &'a dyn Observer)>,
@@ -68,6 +70,7 @@ impl<'a> Shared<'a> {
             calls: Cell::new(0),
             points: Cell::new(0),
             held: Cell::new(0),
+            ahead: Cell::new(0),
             watch,
             observed,
             evaluator,
@@ -205,10 +208,26 @@ impl<'a> Context<'a> {
         if calls > limit { Err(EvalError::Limit { what: Limited::Calls, limit }.into()) } else { Ok(()) }
     }
 
-    /// Counts points that a function is about to make, and checks that there is memory for them.
+    /// Counts points that a function is about to make, and checks that there is memory for them. They are held until
+    /// the call ends, so that a call that makes many series cannot hold more than it may.
     pub(crate) fn count_points(&self, points: usize) -> Result<(), Fault> {
         self.count_made(points)?;
-        self.may_hold_points(points)
+        self.may_hold_points(points)?;
+        let bytes = points.saturating_mul(size_of::<f64>());
+        self.shared.held.set(self.held().saturating_add(bytes));
+        self.shared.ahead.set(self.shared.ahead.get().saturating_add(bytes));
+        Ok(())
+    }
+
+    /// Begins the count of a call's points. Returns that of the call around it, for [`Self::leave`].
+    pub(crate) fn enter(&self) -> usize {
+        self.shared.ahead.replace(0)
+    }
+
+    /// Ends the count of a call's points and releases them. The caller counts the result instead.
+    pub(crate) fn leave(&self, around: usize) {
+        let counted = self.shared.ahead.replace(around);
+        self.shared.held.set(self.held().saturating_sub(counted));
     }
 
     /// Checks that there is memory for `points` temporary points.

@@ -203,11 +203,13 @@ fn plain_value<'a>(
             let mut args = Args::bind(function.params, positional, named, functions::is_callback)
                 .map_err(|mistake| named_fault(Fault::Argument(mistake)))?;
             context.first_argument = first;
+            let around = context.enter();
             let result = if is_missing {
                 look_ahead(context, function, &args).and(Err(Fault::Missing))
             } else {
                 (function.eval)(&mut args, context)
             };
+            context.leave(around);
             let result = result.inspect_err(|_| context.let_go(held)).map_err(named_fault)?;
             context.count_made(result.points())?;
             context.keep(held, &result)?;

@@ -51,7 +51,7 @@ async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
         let text = "\"tags\" must be an array or space-separated string";
         return Ok(json_error(StatusCode::BAD_REQUEST, text));
     };
-    let what = fields.get("what").map(text).filter(|what| !what.is_empty());
+    let what = fields.get("what").filter(|what| !what.is_null()).map(text);
     let event = Event {
         id: 0,
         when: when(fields.get("when"), api)?,
