@@ -1,4 +1,4 @@
-//! Takes points, and ties rules, buffers and log together.
+//! Takes points and connects the rules, the buffers and the log.
 
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher, RandomState};
@@ -18,12 +18,12 @@ use crate::matcher::{Known, Matcher, Way};
 use crate::restore::restore;
 use crate::stats::{Balance, LOG, REFUSED, Stats};
 
-/// The condition of refused values ends this long after the last one.
+/// How long the condition about refused values lasts after the last refused value.
 const REFUSED_FOR: Duration = Duration::from_secs(150);
 /// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that are open.
 const SEGMENT: Duration = Duration::from_secs(30);
 
-/// Folds points into other metrics. Cloning shares it.
+/// Folds points into other metrics. Clones share the same state.
 #[derive(Clone)]
 pub struct Aggregation(pub(crate) Arc<Inner>);
 
@@ -44,19 +44,19 @@ pub(crate) struct Active {
     pub(crate) limits: Limits,
 }
 
-/// What changes with every point that a rule takes.
+/// What changes with each point that a rule takes.
 pub(crate) struct State {
     pub(crate) active: Arc<Active>,
     known: Known,
     pub(crate) buffers: Buffers,
-    /// Why the log takes no records.
+    /// Why the log accepts no records; `None` while it does.
     pub(crate) trouble: Option<String>,
 }
 
 /// Which points of a batch go on to the store and the relay.
 #[derive(Debug)]
 pub enum Fed {
-    /// All go on.
+    /// All points go on.
     All,
     /// Only these points go on.
     Only(PointBatch),
@@ -71,22 +71,22 @@ pub enum OpenError {
     /// The log of open intervals cannot be opened or read.
     #[error("cannot open the log of open intervals in {}", dir.display())]
     Log {
-        /// Its directory.
+        /// The directory of the log.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the log.
         source: JournalError,
     },
 }
 
-/// What aggregation is opened with.
+/// What [`Aggregation::open`] needs besides the settings.
 pub struct AggregationParts<'a> {
     /// Directory of the log of open intervals.
     pub dir: &'a Path,
     /// When the log is synced, and how many bytes of the disk it leaves free.
     pub journal: &'a plumbago_journal::Config,
-    /// The time.
+    /// The clock that tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Receives the figures.
+    /// The registry for the figures of aggregation.
     pub registry: &'a Registry,
 }
 
@@ -105,11 +105,12 @@ impl Aggregation {
         let active = Arc::new(Active::read(config, seed).map_err(OpenError::Settings)?);
         let failed = |source| OpenError::Log { dir: parts.dir.to_owned(), source };
         let log = plumbago_journal::Config { segment: SEGMENT, max_bytes: None, ..parts.journal.clone() };
-        // A registry of its own: in the common one, the figures of this log would be mistaken for those of the journal.
+        // A separate registry: in the common one, the figures of this log would be mistaken for those of the
+        // journal.
         let own = Registry::new();
         let journal = Journal::open(parts.dir, log, Arc::clone(&parts.clock), &own).map_err(failed)?;
         let restored = restore(&journal).map_err(failed)?;
-        // Its damage is the daemon's.
+        // Damage in this log counts as damage of the daemon.
         Damage::of(parts.registry).take_over(&Damage::of(&own));
         let stats = Stats::new(parts.registry);
         let mut buffers = Buffers::new(Log::new(journal.clone()));
@@ -161,7 +162,7 @@ impl Aggregation {
         let now_ms = self.0.clock.now_ms();
         let mut state = self.0.state();
         if !Arc::ptr_eq(seen, &state.active) {
-            // The rules were reloaded in between.
+            // The rules were reloaded meanwhile.
             candidates = state.active.candidates(batch);
         }
         let (mut replaced, mut fed) = (Vec::new(), 0);
@@ -180,8 +181,8 @@ impl Aggregation {
         replaced
     }
 
-    /// Reads the rules and settings again. If there are problems, the old ones stay in effect. Open intervals of rules
-    /// that are still there stay open; those of removed rules are computed one last time.
+    /// Reads the rules and settings again. If there are problems, the old ones stay in effect. Open intervals
+    /// of rules that are still there stay open; those of removed rules are computed once more and closed.
     ///
     /// # Errors
     ///
@@ -200,12 +201,13 @@ impl Aggregation {
         Ok(())
     }
 
-    /// The ledger.
+    /// The line of aggregation in the ledger.
     pub fn balance(&self) -> Balance {
         self.0.stats.balance()
     }
 
-    /// Buffers with open intervals, and the values in them: carbon's `allocatedBuffers` and `bufferedDatapoints`.
+    /// The number of buffers with open intervals, and of the values in them: carbon's `allocatedBuffers` and
+    /// `bufferedDatapoints`.
     pub fn buffered(&self) -> (u64, u64) {
         let state = self.0.state();
         (state.buffers.active(), state.buffers.folded())
@@ -341,7 +343,7 @@ impl State {
         Some((group, is_output))
     }
 
-    /// Hands the records to the kernel.
+    /// Writes the pending records to the log's file.
     pub(crate) fn write_out(&mut self) {
         if let Err(error) = self.buffers.log.write_out() {
             self.trouble = Some(error.to_string());
@@ -351,7 +353,7 @@ impl State {
     }
 }
 
-/// The batch without the points at these positions, which are in order.
+/// The batch without the points at these positions, which must be in ascending order.
 fn without(batch: &PointBatch, positions: &[u32]) -> PointBatch {
     let mut positions = positions.iter().peekable();
     let mut rest = PointBatch::with_capacity(batch.len());

@@ -43,7 +43,7 @@ struct Inner {
     /// `None` if everybody may use the port.
     users: ArcSwapOption<Users>,
     required_for: RequiredFor,
-    /// The admin token and the secret of the data directory are accepted instead of a password.
+    /// The admin token and the secret of the data directory, which are accepted in place of a password.
     admin: Option<Access>,
     waiting: Semaphore,
     comparing: Semaphore,
@@ -73,7 +73,7 @@ impl LiveUsers {
         Ok(users)
     }
 
-    /// Lets everybody use the port, until a file of users is read.
+    /// Lets everybody use the port until a file of users is read.
     pub(crate) fn everybody(required_for: RequiredFor, admin: Option<Access>, registry: &Registry) -> Self {
         Self(Arc::new(Inner {
             users: ArcSwapOption::new(None),
@@ -168,7 +168,7 @@ pub(crate) async fn check(State(gate): State<Gate>, mut request: Request, next: 
     challenge(next.run(request).await)
 }
 
-/// Adds to a response with status 401 how to authenticate, unless the response has that already.
+/// Adds the header that asks for authentication to a response with status 401, unless it has one already.
 fn challenge(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         let basic = HeaderValue::from_static("Basic realm=\"Plumbago\", charset=\"UTF-8\"");
@@ -193,7 +193,7 @@ fn read(file: &Path) -> Result<Option<Arc<Users>>, UsersError> {
     Ok(Some(Arc::new(Users::read(file)?)))
 }
 
-/// What is wrong with the file of users, if something is.
+/// What is wrong with the file of users; `None` if nothing is.
 pub(crate) fn problem(file: &Path) -> Option<UsersError> {
     read(file).err()
 }

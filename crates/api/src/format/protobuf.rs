@@ -111,9 +111,9 @@ pub(crate) struct CapabilityResponse {
     pub(crate) support_streaming: bool,
 }
 
-/// Wire type of a variable-length integer.
+/// Wire type of a variable-length integer, which all integers have here.
 const VARINT: u32 = 0;
-/// Bytes of a double.
+/// Wire type of a double.
 const FIXED64: usize = 8;
 /// Wire type of a field that begins with its length.
 const LENGTH: u32 = 2;
@@ -231,11 +231,11 @@ impl SeriesFormat for Protobuf {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// The result of one query, which is encoded as a `GlobResponse`.
+/// The result of one query, encoded as a `GlobResponse`.
 #[derive(Debug)]
 pub(crate) struct Globbed {
     pub(crate) query: String,
-    /// Paths, each with whether it is a metric.
+    /// The paths, each with a flag that says whether it is a metric.
     pub(crate) nodes: Vec<(String, bool)>,
 }
 

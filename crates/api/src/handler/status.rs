@@ -32,7 +32,7 @@ pub(crate) struct Status {
     access: Access,
     registry: Registry,
     is_open_here: bool,
-    /// In lower case.
+    /// The permitted values of `Host`, in lower case.
     hosts: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Status {
         })
     }
 
-    /// Checks that the client of the request may see the status. Fails with the answer to send.
+    /// Checks that the client of the request may see the status. The error is the answer to send.
     pub(super) fn check(&self, request: &Request) -> Result<(), Box<Response>> {
         let headers = request.headers();
         if let Some(problem) = of_other_site(request.method(), headers) {
@@ -101,7 +101,7 @@ pub(super) fn switched_off() -> Response {
     plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n")
 }
 
-/// Adds a header that keeps the answer out of all caches.
+/// Adds a header that forbids all caches to store the answer.
 pub(super) fn unstored(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
