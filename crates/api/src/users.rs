@@ -93,7 +93,7 @@ impl LiveUsers {
     /// Reads the file again. An empty path lets everybody use the port.
     ///
     /// # Errors
-    /// If the file cannot be read or used. The users stay as they are then.
+    /// If the file cannot be read or used. The old users stay in effect then.
     pub fn reload(&self, file: &Path) -> Result<(), UsersError> {
         self.0.users.store(read(file)?);
         Ok(())

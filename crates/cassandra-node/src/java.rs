@@ -22,7 +22,7 @@ pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
 ///
 /// # Errors
 ///
-/// [`NodeError::Missing`] if the machine lacks it.
+/// [`NodeError::Missing`] if the machine lacks this version.
 pub fn version(major: &str) -> Result<PathBuf, NodeError> {
     match installed(major) {
         Some(java) => Ok(java),

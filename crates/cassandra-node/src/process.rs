@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::error::NodeError;
 
-/// Timeout against hanging: waiting for a node fails after this time.
+/// Waiting for a node fails after this time, so that no caller hangs.
 pub const HANG: Duration = Duration::from_secs(240);
 
 /// The ports of every node: the first for clients (native protocol), the second for other nodes.
@@ -24,7 +24,7 @@ pub(crate) const PORTS: [u16; 2] = [9042, 7000];
 #[derive(Debug)]
 pub struct Tied {
     child: Child,
-    /// Keeps the thread running that started the child, because the kernel kills the child when that *thread*
+    /// Keeps the thread that started the child running, because the kernel kills the child when that *thread*
     /// ends. The thread ends when this sender is dropped.
     _thread: mpsc::Sender<()>,
 }
@@ -169,7 +169,7 @@ mod tests {
         assert!(gone(id));
     }
 
-    /// Not a test itself: the process that the next test kills.
+    /// Not a test itself: it is the process that the next test kills.
     #[test]
     #[ignore = "started by another test"]
     fn child_of_a_process_that_dies() {

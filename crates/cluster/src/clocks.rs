@@ -12,16 +12,17 @@ const TOLERANCE_MS: i64 = 10_000;
 
 /// The timestamps of the rows that this daemon sends.
 pub trait RowTimestamps: Send + Sync + Debug {
-    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
+    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later rows get greater
+    /// timestamps.
     fn last_us(&self) -> i64;
 }
 
 impl Member {
-    /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is ahead. Never
-    /// returns.
+    /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is
+    /// ahead. Never returns.
     pub(crate) async fn compare_clocks(self) {
         loop {
-            // Before the request: so a slow answer makes no clock look ahead.
+            // Read before the request, so that a slow answer does not make our clock look ahead.
             let clock_ms = self.clock().now_ms();
             match self.store().server_clock_ms().await {
                 Ok(server_ms) => {
@@ -35,8 +36,9 @@ impl Member {
     }
 }
 
-/// Returns what is wrong and what to do. The arguments say how far this machine's clock and the timestamps of rows
-/// are ahead of the server's clock, in milliseconds. `None` if both are within the tolerance.
+/// Returns what is wrong with the clock and what to do about it. The arguments say how far this machine's
+/// clock and the timestamps of rows are ahead of the server's clock, in milliseconds. `None` if both are
+/// within the tolerance.
 fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
     let effect = "rows and deletions of other daemons lose against rows of this one, even if they are later";
     if clock_ms > TOLERANCE_MS {

@@ -1,5 +1,5 @@
-//! Metrics that another program deleted from the shared store. One that gets further points is created again;
-//! the others are unloaded.
+//! Metrics that another program deleted from the shared store. A metric that gets more points is created
+//! again; the others are unloaded.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,16 @@ use tokio::time::Instant;
 use crate::pace::{AT_ONCE, Work};
 use crate::{ClusterError, LocalMetrics, Member};
 
-/// A deleted metric that got no point for this long is assumed to get none any more. It is unloaded. If a point
-/// arrives later, the metric is created again.
+/// A deleted metric that got no point for this long is unloaded, because it will probably get none any more.
+/// If a point arrives later, the metric is created again.
 const QUIET: Duration = Duration::from_secs(600);
 /// How often deleted metrics are checked for new points.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Number of checks in a row that must find points before a metric is created again. A single one may have found
+/// Number of checks in a row that must find points before a metric is created again. A single check may find
 /// points from before the deletion that were still on their way to the store.
 const LOOKS: u32 = 2;
-/// Most deleted metrics that are watched. Further ones stay loaded; the next round over all names finds them again.
+/// Largest number of deleted metrics that are watched. Further ones stay loaded, and the next round over all
+/// names finds them again.
 const WATCHED_MAX: usize = 100_000;
 
 /// Deleted metrics that are still loaded.
@@ -58,7 +59,7 @@ impl Watched {
         }
     }
 
-    /// The names by the time at which their deletion was noticed.
+    /// The names, grouped by the time at which their deletion was noticed.
     fn by_time(&self) -> BTreeMap<i64, Vec<String>> {
         let mut by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (name, watch) in &*self.lock() {
@@ -67,7 +68,7 @@ impl Watched {
         by_time
     }
 
-    /// Notes whether the metric got points since. Returns whether that is certain by now.
+    /// Notes whether the metric got points since the deletion. Returns whether this is certain now.
     fn note(&self, name: &str, is_written: bool) -> Verdict {
         let mut watched = self.lock();
         let Some(watch) = watched.get_mut(name) else { return Verdict::Open };
@@ -88,8 +89,8 @@ enum Verdict {
 }
 
 impl Member {
-    /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from the
-    /// local copy. Those that got points lately are watched first. Returns how many are missing.
+    /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from
+    /// the local copy. Metrics that got points lately are watched first. Returns how many are missing.
     pub(crate) async fn apply_deletions(
         &self,
         local: &dyn LocalMetrics,
@@ -97,7 +98,7 @@ impl Member {
     ) -> Result<usize, ClusterError> {
         let mut missing = 0;
         for names in names.chunks(AT_ONCE) {
-            // A metric that was created again since its deletion stays.
+            // Keep a metric that was created again after its deletion.
             let deleted = self.not_there(names).await?;
             missing += deleted.len();
             self.unload_or_watch(local, &deleted).await?;
@@ -118,7 +119,7 @@ impl Member {
         Ok(self.names().copy().delete(&gone).await?)
     }
 
-    /// Looks at the watched metrics once in a while. Never returns.
+    /// Checks the watched metrics regularly. Never returns.
     pub(crate) async fn watch_deleted(self, local: std::sync::Arc<dyn LocalMetrics>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -149,7 +150,7 @@ impl Member {
             self.create_missing(&kept).await?;
             self.watched().remove(names);
         }
-        // A server that has returned may have lost names. They are created again first.
+        // A server that has returned may have lost names. Those are created again first.
         if self.has_unhandled_return() {
             return Ok(());
         }
@@ -172,7 +173,7 @@ impl Member {
     }
 }
 
-/// The names whose flag is set, and the others.
+/// Splits names into those whose flag is set and the others.
 fn divide<'a>(names: &[&'a str], flags: &[bool]) -> (Vec<&'a str>, Vec<&'a str>) {
     let (set, others): (Vec<_>, Vec<_>) = names.iter().zip(flags).partition(|(_, flag)| **flag);
     let names = |pairs: Vec<(&&'a str, &bool)>| pairs.into_iter().map(|(name, _)| *name).collect();

@@ -111,9 +111,9 @@ pub(crate) struct CapabilityResponse {
     pub(crate) support_streaming: bool,
 }
 
-/// Wire type of a variable-length integer, which all integers have here.
+/// Wire type of a variable-length integer.
 const VARINT: u32 = 0;
-/// Wire type of a double.
+/// The number of bytes of a double.
 const FIXED64: usize = 8;
 /// Wire type of a field that begins with its length.
 const LENGTH: u32 = 2;

@@ -101,7 +101,7 @@ pub(super) fn switched_off() -> Response {
     plain(StatusCode::NOT_FOUND, "the status is switched off (api.page.status)\n")
 }
 
-/// Adds a header that forbids all caches to store the answer.
+/// Adds a header that keeps the answer out of all caches.
 pub(super) fn unstored(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

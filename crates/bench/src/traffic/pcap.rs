@@ -1,4 +1,4 @@
-//! Captures of tcpdump in the format pcap, and the requests in captures of both formats.
+//! Reads captures of tcpdump in the format pcap, and finds the requests in captures of both formats.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, Read};
@@ -7,14 +7,14 @@ use super::pcapng::{Blocks, SECTION};
 use super::stream::Stream;
 use super::{Recorded, Skipped, reason};
 
-/// Largest packet of a capture.
+/// Largest packet of a capture, in bytes.
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
-/// Most connections that are followed at once.
+/// Largest number of connections that are followed at the same time.
 const STREAMS_MAX: usize = 65_536;
-/// Most bytes of requests that are not complete.
+/// Largest total size of incomplete requests, in bytes.
 const BYTES_MAX: usize = 256 << 20;
 
-/// The first bytes of a file, if it is a capture that is read.
+/// The first bytes of a file, which show whether it is a capture.
 pub(super) type Magic = [u8; 4];
 
 /// Whether these are the first bytes of a capture in the format pcap or pcapng.
@@ -22,11 +22,11 @@ pub(super) fn is_capture(magic: Magic) -> bool {
     magic == SECTION || Order::of(magic).is_some()
 }
 
-/// How numbers are written.
+/// How the numbers of a capture are encoded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     is_big: bool,
-    /// Parts of a second.
+    /// The number of units of time in a second.
     parts: f64,
 }
 
@@ -42,7 +42,7 @@ impl Order {
         Some(Self { is_big, parts })
     }
 
-    /// Of numbers in a file whose times have units of their own.
+    /// The encoding in a file that states the units of its times elsewhere.
     pub(super) fn microseconds(is_big: bool) -> Self {
         Self { is_big, parts: 1e6 }
     }
@@ -52,7 +52,7 @@ impl Order {
         if self.is_big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
     }
 
-    /// A number with a sign; `None` if it has not eight bytes.
+    /// Reads a signed number of eight bytes; `None` if the length differs.
     pub(super) fn long(self, bytes: &[u8]) -> Option<i64> {
         let bytes: [u8; 8] = bytes.try_into().ok()?;
         Some(if self.is_big { i64::from_be_bytes(bytes) } else { i64::from_le_bytes(bytes) })
@@ -64,12 +64,12 @@ impl Order {
     }
 }
 
-/// Where the packet of the network begins in a packet of the capture.
+/// Where the IP packet begins in a captured packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Link {
-    /// The kind of the packet stands at the first place, the packet begins at the second.
+    /// The packet type is at the first offset, and the IP packet begins at the second.
     Typed(usize, usize),
-    /// The packet begins at this offset, and nothing says its kind.
+    /// The IP packet begins at this offset, and no type precedes it.
     Untyped(usize),
 }
 
@@ -80,23 +80,23 @@ impl Link {
             0 | 108 => Some(Self::Untyped(4)),
             // Ethernet.
             1 => Some(Self::Typed(12, 14)),
-            // IP without anything before it.
+            // IP packets without a link header.
             12 | 14 | 101 | 228 | 229 => Some(Self::Untyped(0)),
-            // `tcpdump -i any`, and its second version.
+            // `tcpdump -i any`, in its first and second version.
             113 => Some(Self::Typed(14, 16)),
             276 => Some(Self::Typed(0, 20)),
             _ => None,
         }
     }
 
-    /// The packet of the network, if it is IP.
+    /// The IP packet in a captured packet; `None` if it is not IP.
     fn network(self, packet: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Untyped(begin) => packet.get(begin..),
             Self::Typed(mut kind, mut begin) => loop {
                 match (u16_at(packet, kind)?, begin) {
                     (0x0800 | 0x86dd, _) => return packet.get(begin..),
-                    // A tag of a VLAN.
+                    // A VLAN tag.
                     (0x8100 | 0x88a8, 14..=26) => {
                         kind += 4;
                         begin += 4;
@@ -115,7 +115,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 /// The addresses and ports of the sender and the receiver.
 type Way = ([u8; 16], [u8; 16], u16, u16);
 
-/// A packet of TCP.
+/// A TCP packet.
 struct Segment<'a> {
     way: Way,
     number: u32,
@@ -125,12 +125,13 @@ struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a packet of IP; `None` if it is not TCP, or a fragment.
+    /// Reads an IP packet; `None` if it is not TCP or is a fragment.
     fn read(packet: &'a [u8]) -> Option<Self> {
         let (tcp, from, to) = match *packet.first()? >> 4 {
             4 => {
                 let begin = usize::from(packet[0] & 0x0f) * 4;
-                // In captures on the sending host the length may be missing, since the network card fills it in later.
+                // In captures on the sending host the length may be missing, because the network card fills
+                // it in later.
                 let end = match usize::from(u16_at(packet, 2)?) {
                     0 => packet.len(),
                     length => length.min(packet.len()),
@@ -174,14 +175,14 @@ fn padded(address: &[u8]) -> [u8; 16] {
     all
 }
 
-/// The packets of a capture, by its format.
+/// The packets of a capture, for each format.
 enum Packets {
     Pcap { reader: Box<dyn BufRead>, order: Order, link: Link },
     Pcapng(Blocks),
 }
 
 impl Packets {
-    /// The next packet with its time in seconds since the epoch and the kind of its network.
+    /// The next packet, with its time in seconds since the epoch and the type of its link.
     fn next(&mut self, skipped: &mut Skipped) -> io::Result<Option<(f64, Link, Vec<u8>)>> {
         let (reader, order, link) = match self {
             Self::Pcap { reader, order, link } => (reader, *order, *link),
@@ -212,7 +213,7 @@ impl Packets {
     }
 }
 
-/// The requests of a capture, in the order of their last packets.
+/// The requests of a capture, in the order in which their last packets were captured.
 pub(super) struct Capture {
     packets: Packets,
     streams: HashMap<Way, Stream>,
@@ -221,10 +222,11 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the header of the file, whose first bytes were read already.
+    /// Reads the header of a file whose first bytes were already read.
     ///
     /// # Errors
-    /// If it is not a capture, or if it is one of a kind of network that is not supported.
+    ///
+    /// If the file is not a capture, or its link type is not supported.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let (streams, ready) = (HashMap::new(), VecDeque::new());
         if magic == SECTION {
@@ -264,7 +266,8 @@ impl Capture {
     fn add(&mut self, segment: &Segment<'_>, at: f64, skipped: &mut Skipped) {
         let Segment { way, number, begins, ends, bytes } = *segment;
         if !self.streams.contains_key(&way) && self.streams.len() >= STREAMS_MAX {
-            // A connection between two requests can be dropped: it is found again when its next request begins.
+            // A connection that is between two requests can be dropped, because it is found again when its
+            // next request begins.
             self.streams.retain(|_, stream| stream.bytes() > 0);
             if self.streams.len() >= STREAMS_MAX {
                 *skipped.entry(reason::MISSING).or_default() += 1;
@@ -294,7 +297,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET /render?target=a HTTP/1.1\r\n\r\n";
 
-    /// A packet of TCP over IPv4.
+    /// A TCP packet over IPv4.
     fn segment(number: u32, flags: u8, bytes: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0];
         packet.extend((40 + bytes.len() as u16).to_be_bytes());

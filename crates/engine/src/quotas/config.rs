@@ -1,4 +1,4 @@
-//! The `[quotas]` section.
+//! The `[quotas]` section of the configuration.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use plumbago_model::Period;
 use plumbago_model::rules::{QuotaRules, Severity};
 use serde::Deserialize;
 
-/// The `[quotas]` section.
+/// The settings of the `[quotas]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

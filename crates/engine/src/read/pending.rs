@@ -1,4 +1,4 @@
-//! Points that this process has accepted and that other readers do not find in the store yet.
+//! Points that this process has accepted and that other readers do not yet find in the store.
 
 use std::sync::Arc;
 
@@ -8,10 +8,12 @@ use crate::read::{Reader, overlay, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 
 impl Reader {
-    /// Returns what heads hold and what is on its way to the store. Metrics without such points are left out.
+    /// Returns the points that heads hold and those on their way to the store. Metrics without such points
+    /// are left out.
     ///
     /// # Errors
-    /// When the store or the spool cannot be read, and when the engine was stopped.
+    ///
+    /// If the store or the spool cannot be read, or if the engine was stopped.
     pub async fn pending(&self, request: &FetchRequest) -> Result<Vec<PendingRows>, FetchError> {
         let answers = self.ask_heads(request).await?;
         let known: Vec<(usize, HeadAnswer)> =
@@ -40,9 +42,9 @@ impl Reader {
         Ok(all)
     }
 
-    /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of their
-    /// slots (seconds since the epoch) and values, in time order. They include slots that a head still holds after
-    /// their flush, twenty at most. `None` if there are more than `points_max` in all.
+    /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of
+    /// their slots (seconds since the epoch) and values, in time order. They include slots that a head still
+    /// holds after their flush, at most twenty per metric. `None` if there are more than `points_max` in all.
     ///
     /// # Errors
     /// When the spool cannot be read, and when the engine was stopped.
@@ -76,7 +78,8 @@ impl Reader {
         Ok(Some(all))
     }
 
-    /// The slots of these answers that are on their way to the store. Empty columns if a store has no such slots.
+    /// The slots of these answers that are on their way to the store. The columns are empty if the store has
+    /// no such slots.
     pub(super) async fn on_its_way(
         &self,
         answers: impl Iterator<Item = &HeadAnswer>,
@@ -92,7 +95,7 @@ impl Reader {
 /// Raw points of a metric: time in seconds since the epoch, and value.
 pub type RawPoints = Vec<(u32, f64)>;
 
-/// About how many slots one read of pending rows covers. Each takes 8 bytes during the read.
+/// About how many slots one read of pending rows covers. Each slot takes 8 bytes during the read.
 const SLOTS_AT_ONCE: u64 = 1 << 20;
 
 /// How many of these answers one read covers: at least one, unless there are none.
@@ -105,7 +108,7 @@ fn slots_at_once(answers: &[(usize, HeadAnswer)]) -> usize {
     answers.iter().take_while(fits).count().max(1).min(answers.len())
 }
 
-/// The raw slots of a column, replaced by those of the head where it has them.
+/// The raw slots of a column. Where the head has a slot, its value is used.
 fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     let is_held = |slot: u32| answer.raw.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
     let sent = (answer.slots.0..).zip(&column.values).map(|(slot, value)| (slot, *value));
@@ -117,7 +120,7 @@ fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     points.into_iter().map(|(slot, value)| (slot.saturating_mul(resolution), value)).collect()
 }
 
-/// The slots on their way to the store, replaced by those of the head where it has them.
+/// The slots on their way to the store. Where the head has a slot, its value is used.
 fn rows(answer: &HeadAnswer, mut column: Column, first_window: Option<Column>) -> Vec<(u32, WindowRow)> {
     overlay(answer, &mut column, first_window);
     // Raw slots have no counts.

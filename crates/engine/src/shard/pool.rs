@@ -1,7 +1,8 @@
-//! Byte chains in 32-byte cells of one pool. Since all heads use cells of one size, memory freed by one metric
-//! can be used by any other.
+//! Byte chains in 32-byte cells of one pool. All heads use cells of the same size, so memory freed by one
+//! metric can be used by any other.
 //!
-//! A chain is linked from its last cell back to its first. Most operations append, and so touch one cell only.
+//! A chain is linked from its last cell back to its first. Most operations append, and so access only one
+//! cell.
 
 use std::hint::black_box;
 
@@ -13,7 +14,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 struct Cell {
     bytes: [u8; PAYLOAD],
-    /// The previous cell of the chain; in a free cell, the next free one.
+    /// The previous cell of the chain. In a free cell, this is the next free cell.
     before: u32,
 }
 
@@ -125,7 +126,7 @@ impl Pool {
         self.cells.bytes()
     }
 
-    /// Number of cells in use; tests find leaks with it.
+    /// The number of cells in use. Tests use it to find leaks.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.used

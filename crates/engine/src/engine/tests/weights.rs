@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The slots of a coarse stage come with the sum and the number of their points, from memory and from the store.
+/// For the slots of a coarse stage, reads return the sum and the number of their points, from memory and from
+/// the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coarse_slots_tell_their_points() {
     let world = World::new();
@@ -20,7 +21,7 @@ async fn coarse_slots_tell_their_points() {
             engine.flush_all().await.unwrap();
         }
         for (name, is_exact) in [("sum.m", true), ("avg.m", true), ("max.m", false)] {
-            // From so far back, only the second stage covers the range.
+            // A range that begins this early is covered only by the second stage.
             let names = vec![Arc::from(name)];
             let request = FetchRequest { names, from: START - 5000, until: START, now: START };
             let read = engine.reader().fetch_weighted(&request).await.unwrap().pop().unwrap();
