@@ -1,4 +1,5 @@
-//! Takes numbers off the front of bytes. `None` at their end. All numbers are little-endian.
+//! Takes numbers from the start of a byte slice. `None` if the slice is too short. All numbers are
+//! little-endian.
 
 pub(crate) fn take<'a>(input: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
     let (head, rest) = input.split_at_checked(len)?;

@@ -132,7 +132,7 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
         return Cause::Damaged;
     }
     match error.kind() {
-        // A table that is shorter than its trailer causes a seek to before its start.
+        // A table that is shorter than its trailer causes a seek to a position before its start.
         io::ErrorKind::NotFound
         | io::ErrorKind::UnexpectedEof
         | io::ErrorKind::InvalidData
@@ -142,7 +142,7 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
     }
 }
 
-/// The message of an error. For an I/O error, without the text that fjall adds.
+/// The message of an error. If it is an I/O error, the text that fjall adds is removed.
 pub(crate) fn text(error: &Error) -> String {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => advised(error),

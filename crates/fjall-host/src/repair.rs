@@ -1,4 +1,4 @@
-//! Repairs what a crash can leave over and fjall itself cannot open.
+//! Repairs what a crash can leave behind and fjall itself cannot open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -125,8 +125,8 @@ fn copy_start(from: &Path, len: u64, to: &Path) -> io::Result<()> {
     whole_or_none(to, copied)
 }
 
-/// Removes a file that could not be written completely. Otherwise each start on a full disk would leave one more part of
-/// a copy.
+/// Runs `write`, and removes the file if it could not be written completely. Otherwise each start on a full
+/// disk would leave another incomplete copy.
 pub(crate) fn whole_or_none(path: &Path, written: io::Result<()>) -> io::Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(path);

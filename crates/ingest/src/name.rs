@@ -209,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// What [`with_series`] passes on is what [`with_clean`] would.
+        /// What [`with_series`] passes on equals what [`with_clean`] would pass on.
         #[test]
         fn series_are_in_normal_form(
             metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",
@@ -280,7 +280,7 @@ mod tests {
         #[test]
         fn and_so_with_tags(name in "[ab.~é]{0,3}(;(a|b|a-b|name|!|é)?=?[ab~=é \\x7f]{0,2}){0,3}(\"\\})?") {
             let long = clean(name.as_bytes(), NameOptions::default(), None);
-            // The fast path may defer an odd name to the slow path, but must handle every plain one.
+            // The fast path may leave an unusual name to the slow path, but must handle every plain one.
             let ordinary = name.is_ascii() && name.contains(';') && !name.ends_with('}');
             let unchanged = long.as_deref() == Ok(name.as_str());
             prop_assert_eq!(is_plain_tagged(name.as_bytes()), unchanged && ordinary, "{:?}", long);

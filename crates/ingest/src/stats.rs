@@ -1,8 +1,8 @@
 //! The counters of the listeners.
 //!
-//! *Received* counts everything that carries a point or should: a line, an entry of a frame, and as one a
-//! frame that cannot be decoded. Each is then either *accepted* by the sink or *rejected* for a reason.
-//! Once no batch is waiting for the sink, received = accepted + rejected for each listener.
+//! *Received* counts everything that should contain a point: each line, each entry of a frame, and as one a
+//! frame that cannot be decoded. Each is then either *accepted* by the sink or *rejected* for a reason. Once
+//! no batch is waiting for the sink, received = accepted + rejected for each listener.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +17,8 @@ use crate::reject::{Reject, Sample, Tally};
 /// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
 
-/// A listener: one for each protocol over TCP, one for lines in datagrams, and the API's port for the points that its
-/// requests bring.
+/// A listener. There is one for each protocol over TCP and one for lines in datagrams. The API's port counts
+/// as one too, for the points in its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Listener(usize);
 
@@ -87,11 +87,11 @@ pub(crate) enum Closed {
     End,
     /// Reading failed.
     Error,
-    /// It sent nothing for `idle_timeout`.
+    /// The sender sent nothing for `idle_timeout`.
     Idle,
-    /// It had been silent for a minute, and a new connection needed its slot.
+    /// The connection had been silent for a minute, and a new connection needed its slot.
     Evicted,
-    /// The rest of what it sends cannot be decoded, or there is no memory for it.
+    /// The rest of the data cannot be decoded, or there is no memory for it.
     Refused,
     /// The TLS handshake failed.
     Handshake,

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use crate::reject::Reject;
 
 /// Returns the name with its tags in normal form. Accepts carbon's form (`name;tag=value`) and the
-/// OpenMetrics form (`name{tag="value"}`). Leading `~` of the name are removed; apart from that, a name
-/// without tags stays unchanged.
+/// OpenMetrics form (`name{tag="value"}`). Leading `~` characters of the name are removed; apart from that, a
+/// name without tags stays unchanged.
 ///
 /// # Errors
 /// [`Reject::Tags`] if the tags are malformed or not allowed.
@@ -118,7 +118,7 @@ fn is_normal(tags: &[Tag<'_>]) -> bool {
         && tags.iter().all(|(tag, _)| *tag != "name")
 }
 
-/// Order of whole segments `tag=value`: the `=` takes part in the comparison, as in carbon.
+/// Compares whole segments `tag=value`. As in carbon, the `=` takes part in the comparison.
 fn before(a: &Tag<'_>, b: &Tag<'_>) -> bool {
     segment(a).lt(segment(b))
 }
@@ -127,7 +127,7 @@ fn segment<'a>((tag, value): &'a Tag<'_>) -> impl Iterator<Item = u8> + 'a {
     tag.bytes().chain([b'=']).chain(value.bytes())
 }
 
-/// Removes duplicates: the last value of a tag wins. A tag called `name` is dropped, since the name itself
+/// Removes duplicates: the last value of a tag wins. A tag called `name` is dropped, because the name itself
 /// takes its place.
 fn normal_form(path: &str, mut tags: Vec<Tag<'_>>) -> Result<String, Reject> {
     if path.is_empty() {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn where_carbon_stumbles() {
-        // Differs from carbon, which cuts at every brace and allows one form of tags inside the other.
+        // Unlike carbon, which cuts at every brace and allows one form of tags inside the other.
         assert_eq!(canonical("a{b=\"c{d}\"}").as_deref(), Ok("a;b=c{d}"));
         assert_eq!(canonical("a;q={x=\"y\"}"), Err(Reject::Tags));
     }

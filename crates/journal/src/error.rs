@@ -28,7 +28,7 @@ pub enum JournalError {
         /// The content of that file.
         found: String,
     },
-    /// A file is damaged, and the damage is neither an unfinished write nor something replay can skip.
+    /// A file is damaged, and the damage is neither an unfinished write nor damage that a replay can skip.
     #[error("{} is damaged: {reason}", path.display())]
     Corrupt {
         /// The damaged file, or the directory if the file is not known.

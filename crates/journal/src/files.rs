@@ -141,7 +141,7 @@ fn copy_range(path: &Path, from: u64, to: u64, copy: &Path) -> io::Result<()> {
     let mut file = File::create_new(copy)?;
     let copied = io::copy(&mut source.take(to - from), &mut file).and_then(|_| file.sync_all());
     if copied.is_err() {
-        // Otherwise each start on a full disk would leave one more part of a copy.
+        // Otherwise each start on a full disk would leave another incomplete copy.
         let _ = fs::remove_file(copy);
     }
     copied

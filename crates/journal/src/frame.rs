@@ -86,7 +86,7 @@ pub(crate) struct Frame {
     first: u64,
     records: u32,
     events: u32,
-    /// Number of points that still fit.
+    /// The number of points for which there is still room.
     room: u32,
     /// Space for the place and the header, then the points.
     bytes: Vec<u8>,

@@ -15,7 +15,7 @@ use crate::{Config, JournalError, JournalWriter, Position, Record, ReplayReport,
 /// background thread.
 #[derive(Clone)]
 pub struct Journal {
-    // Dropped first, so that the thread ends before its files are closed.
+    // Dropped before `shared`, so that the thread ends before its files are closed.
     background: Arc<Background>,
     shared: Arc<Shared>,
 }

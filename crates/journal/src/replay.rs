@@ -146,7 +146,7 @@ impl<'a> Cursor<'a> {
                 report.bytes += len as u64;
             }
             _ => {
-                // The frame was sound a moment ago.
+                // The frame was intact a moment ago.
                 let damage = Damage { from: frame.at, to: frame.at, hole: false, points: 0 };
                 metrics.note_damage(&self.source.path, &[damage]);
                 report.corrupt_frames += 1;

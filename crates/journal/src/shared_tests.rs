@@ -331,7 +331,7 @@ fn records_that_were_written_again_are_read_again() {
     setup.shared.sync().unwrap();
     setup.write(1000).unwrap();
     read(&setup, position, &mut seen);
-    // What the failed sync covered is visited twice, so that nothing is missed.
+    // The data that the failed sync covered is visited twice, so that nothing is missed.
     let expected: Vec<u32> = (0..2000).chain(1000..3000).collect();
     assert_eq!(seen, expected);
 }

@@ -53,7 +53,7 @@ impl JournalWriter {
         self.open.push_removal(metric)
     }
 
-    /// Number of appended points that are not written yet.
+    /// Number of appended points that have not been written yet.
     pub fn pending_points(&self) -> usize {
         self.pending_points
     }

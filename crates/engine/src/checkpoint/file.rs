@@ -53,7 +53,7 @@ impl CheckpointFile {
     /// Opens the file; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or is no checkpoint of this version.
+    /// If the file cannot be read, or is not a checkpoint of this version.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, CheckpointError> {
         let file = match File::open(path) {
             Ok(file) => file,

@@ -13,8 +13,8 @@ impl Engine {
     /// Loads metrics and points of earlier runs, then starts the worker threads.
     ///
     /// # Errors
-    /// When the store or the journal cannot be read, when a thread cannot be started, and when the engine
-    /// was started before.
+    /// If the store or the journal cannot be read, if a thread cannot be started, or if the engine was
+    /// started before.
     pub async fn start(&self) -> Result<Recovered, StartError> {
         let inner = &*self.0;
         let ends = std::mem::take(&mut *inner.ends.lock().unwrap_or_else(PoisonError::into_inner));

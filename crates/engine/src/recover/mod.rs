@@ -101,7 +101,7 @@ pub(crate) struct Start {
     pub(crate) creations: Vec<Vec<NewMetric>>,
 }
 
-/// Fills the shards, the index and the journal's state.
+/// Fills the shards and the index.
 ///
 /// # Errors
 ///

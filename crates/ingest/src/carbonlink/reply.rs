@@ -1,9 +1,9 @@
-//! Writes replies: pickles of protocol 2, as carbon sends them, each behind the length of its frame.
+//! Writes replies: pickles of protocol 2, as carbon sends them, each preceded by the length of its frame.
 
 /// Bytes of a frame's length.
 const HEADER_BYTES: usize = 4;
 
-/// Entries that one SETITEMS or APPENDS adds, as in Python's pickler.
+/// Number of entries that one SETITEMS or APPENDS opcode adds, as in Python's pickler.
 const BATCH: usize = 1000;
 
 /// Maximum size of a pickled point, in bytes.

@@ -18,20 +18,20 @@ pub struct TcpProtocol {
     pub limit: MessageLimit,
     /// Whether the stream of a sender may be compressed.
     pub is_compressible: bool,
-    /// What is spoken over a connection.
+    /// What is transmitted over a connection.
     pub talk: Talk,
 }
 
-/// What is spoken over a connection.
+/// What is transmitted over a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Talk {
     /// A stream of messages that are never answered. Makes the state of a new connection. The arguments are the
     /// longest message in bytes, and how the stream may be compressed.
     Stream(fn(usize, Compression) -> Box<dyn Protocol>),
-    /// Requests of HTTP, each of which is answered.
+    /// HTTP requests, each of which is answered.
     Http,
-    /// A stream of lines, some of which are answered. A connection whose first byte is an upper case letter speaks
-    /// HTTP and is served as one of the API's port.
+    /// A stream of lines, some of which are answered. A connection whose first byte is an upper-case letter
+    /// is HTTP, and is served like a connection to the API's port.
     LinesOrHttp(fn(usize, Compression) -> Box<dyn Protocol>),
 }
 
@@ -61,7 +61,7 @@ impl MessageLimit {
 /// Size in bytes at which a decoder stops. It continues after the batch has been pushed.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// The input of a parser besides the bytes.
+/// The input of a parser apart from the bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Current time in seconds since the epoch, for points whose timestamp means now.
@@ -83,11 +83,11 @@ pub struct Intake {
     pub messages: u64,
     /// The answers to the sender, for protocols that answer.
     pub answers: Vec<u8>,
-    /// What accepted points have lost.
+    /// What accepted points have lost, such as milliseconds.
     pub losses: Losses,
 }
 
-/// What points of KairosDB's and OpenTSDB's protocols have lost, as numbers of points.
+/// Losses of points of KairosDB's and OpenTSDB's protocols, as numbers of points.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses {
     /// Points whose time was cut from milliseconds to seconds.
@@ -98,8 +98,8 @@ pub struct Losses {
     pub rounded: u64,
 }
 
-/// Further answers to the same chunk are dropped above this many bytes. The counters still include the refused
-/// points.
+/// Above this many bytes, further answers to the same chunk are dropped. The refused points are still
+/// counted.
 const ANSWERS_MAX: usize = 16 << 10;
 
 impl Intake {
@@ -108,7 +108,7 @@ impl Intake {
         Self { points: PointBatch::with_capacity(bytes / 64 + 1), ..Self::default() }
     }
 
-    /// Adds a line to the answers, unless there are very many.
+    /// Adds a line to the answers, unless [`ANSWERS_MAX`] is reached.
     pub(crate) fn answer(&mut self, line: &str) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.extend_from_slice(line.as_bytes());

@@ -1,4 +1,4 @@
-//! The rewrite rules under `[post]`, where they apply after aggregation.
+//! The rewrite rules under `[post]`, if they apply after aggregation.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// Applies the rules of `rules`.
+    /// Makes the step that applies the rules under `[post]` of `rules`.
     pub fn new(rules: Rules, config: &Config, registry: &Registry) -> Self {
         let rejected = Reject::ALL.map(|reason| {
             let labels = [("stage", "post"), ("reason", reason.label())];

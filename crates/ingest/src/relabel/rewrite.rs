@@ -65,7 +65,7 @@ impl Rewrites {
         (Self(pre), Self(post))
     }
 
-    /// These rules, and then others.
+    /// Appends other rules to these.
     pub(super) fn then(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
