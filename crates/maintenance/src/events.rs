@@ -1,4 +1,4 @@
-//! Adds the events of another Graphite server to ours.
+//! Adds the events of another Graphite server to those of this data directory.
 
 use std::fmt::Debug;
 
@@ -9,42 +9,43 @@ use crate::graphite::{SourceEvent, heard};
 use crate::verb::{VerbError, Work};
 use crate::verbs::graphite::ImportEvents;
 
-/// The end of the range if none is named: events may be ahead of now. 2100-01-01.
+/// The end of the range if none is given: 2100-01-01, because events may be ahead of now.
 const END: i64 = 4_102_444_800;
 
-/// Where the events of this data directory are kept.
+/// Stores the events of a data directory.
 #[async_trait]
 pub trait EventKeeper: Send + Sync + Debug {
-    /// Adds those of these events that are not kept yet, in the order of time. An event is the same if time, title, text
-    /// and tags are. Those for which there is no room are left out, the oldest first.
+    /// Adds the events that are not stored yet, in the order of time. Two events are the same if time, title,
+    /// text and tags are equal. Events for which there is no room are left out, the oldest first.
     ///
     /// # Errors
-    /// If no events are kept here, or they cannot be written.
+    /// If events are switched off, or they cannot be written.
     async fn add_missing(&self, events: Vec<SourceEvent>, dry_run: bool) -> Result<EventsReport, VerbError>;
 }
 
-/// What became of events.
+/// The results of an import of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventsReport {
     /// Events of the server.
     pub events: u64,
-    /// Events that were added; in a dry run, that would be.
+    /// Events that were added; in a dry run, that would be added.
     pub added: u64,
-    /// Events that are kept already, or were there twice.
+    /// Events that were stored already, or occurred twice.
     pub known: u64,
     /// Events for which there is no room (`api.events_bytes`).
     pub no_room: u64,
     /// Events that are longer than an event may be.
     pub too_long: u64,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }
 
-/// Imports.
+/// Imports events.
 ///
 /// # Errors
-/// If the server does not answer, or the events cannot be kept.
+///
+/// If the server does not answer, or the events cannot be stored.
 pub(crate) async fn import(plan: &ImportEvents, work: &Work) -> Result<EventsReport, VerbError> {
     let source = work.graphites.connect(&plan.server).map_err(VerbError::Invalid)?;
     work.progress.begin("events", None);

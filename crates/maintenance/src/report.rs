@@ -1,4 +1,4 @@
-//! What a run of a job has done.
+//! The results of a run of a job.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Report {
     pub finished: bool,
 }
 
-/// The reason why a candidate for a deletion stays: it was written within `maintenance.grace`.
+/// The reason why a candidate is not deleted: it was written within `maintenance.grace`.
 pub(crate) const TOO_YOUNG: &str = "too_young";
 
 pub(crate) const EXAMPLES_MAX: usize = 5;

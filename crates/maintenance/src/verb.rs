@@ -1,5 +1,6 @@
-//! Verbs: what a command asks for. The daemon that holds the data directory runs a verb as a job ([`crate::runs`]); if
-//! none does, the process of the command runs it itself. Either way it is the same code with the same [`Work`].
+//! Verbs, which carry out commands. The daemon that has the data directory open runs a verb as a job
+//! ([`crate::runs`]). If there is no such daemon, the process of the command runs the verb itself. In both
+//! cases the code is the same, with the same [`Work`].
 //!
 //! To add one: a file in `verbs` with a type that implements [`Verb`], a line in [`crate::verbs::CATALOGUE`], and a file
 //! in the binary's `commands` (`docs/decisions/jobs.md`).
@@ -30,40 +31,40 @@ use crate::select::MetricNames;
 pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the job.
     const NAME: &'static str;
-    /// False if it may be the first to use a data directory.
+    /// Whether the verb needs an existing data directory. If `false`, the verb may be the first to use it.
     const NEEDS_DATA: bool = true;
-    /// What a finished run answers. It is kept in memory with the job, so it holds numbers and a few examples, no
-    /// long lists.
+    /// The answer of a finished run. It is kept in memory with the job, so it contains numbers and a few
+    /// examples, but no long lists.
     type Answer: Serialize + DeserializeOwned + Send;
 
-    /// Checks the parameters, before anything is started.
+    /// Checks the parameters before anything is started.
     ///
     /// # Errors
-    /// Why they cannot be used.
+    /// Why the parameters are not valid.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Does the work. It reports to [`Work::progress`], and ends soon after [`Work::stop`] is cancelled. A run that was
-    /// cancelled or killed leaves the store so that the same command can be given again.
+    /// Does the work. It reports to [`Work::progress`], and ends soon after [`Work::stop`] is cancelled. A
+    /// cancelled or killed run leaves the store in a state in which the same command can be repeated.
     ///
     /// # Errors
     /// See [`VerbError`].
     async fn run(&self, work: &Work) -> Result<Self::Answer, VerbError>;
 }
 
-/// What a verb works with. Cloning shares it.
+/// What a verb works with. Clones share the same parts.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// The stores.
     pub stores: Stores,
     /// Finds metrics by glob or tag.
     pub names: Arc<dyn MetricNames>,
-    /// Reads series as Graphite does, with what is in memory.
+    /// Reads series as Graphite does, including points in memory.
     pub source: Arc<dyn SeriesSource>,
-    /// Takes points as from a sender.
+    /// Accepts points as if from a sender.
     pub writer: Arc<dyn PointWriter>,
-    /// Measures metrics; `None` if the store cannot.
+    /// Measures metrics; `None` if the store cannot measure them.
     pub sizes: Option<Arc<dyn StageSizes>>,
     /// The context of maintenance jobs: the metrics that this process writes, the clock, the limits of jobs.
     pub context: Context,
@@ -71,11 +72,11 @@ pub struct Work {
     pub histories: Arc<dyn Histories>,
     /// Connects to the tables of KairosDBs.
     pub kairosdbs: Arc<dyn KairosConnector>,
-    /// Asks other Graphite servers.
+    /// Connects to other Graphite servers.
     pub graphites: Arc<dyn GraphiteConnector>,
     /// Opens other stores.
     pub other_stores: Arc<dyn StoreConnector>,
-    /// The events of the data directory.
+    /// Stores the events of the data directory.
     pub events: Arc<dyn EventKeeper>,
     /// Decides which process runs a maintenance job.
     pub lease: Arc<dyn JobLease>,
@@ -87,26 +88,27 @@ pub struct Work {
     pub dir: PathBuf,
     /// The quotas of directories.
     pub quotas: Arc<dyn DirectoryQuotas>,
-    /// What the run shows of itself.
+    /// Receives the progress of the run.
     pub progress: Tracker,
 }
 
 impl Work {
-    /// Cancelled when the run is to end.
+    /// Cancelled when the run has to end.
     pub fn stop(&self) -> &CancellationToken {
         &self.context.stop
     }
 
-    /// The same work for one run: its own progress, and `stop` to end it.
+    /// Returns the same work for one run, with separate progress and with `stop` to end it.
     #[must_use]
     pub fn for_run(&self, stop: CancellationToken) -> Self {
         let context = Context { stop, ..self.context.clone() };
         Self { context, progress: Tracker::default(), ..self.clone() }
     }
 
-    /// Fails if the run is to end.
+    /// Fails if the run has to end.
     ///
     /// # Errors
+    ///
     /// [`VerbError::Cancelled`] if so.
     pub fn go_on(&self) -> Result<(), VerbError> {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
@@ -123,7 +125,7 @@ impl Work {
     }
 }
 
-/// Takes points as from a sender.
+/// Accepts points as if from a sender.
 #[async_trait]
 pub trait PointWriter: Send + Sync + std::fmt::Debug {
     /// Accepts a point, which can be read from then on unless the engine refuses it. Returns the canonical name.
@@ -136,10 +138,10 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
 /// Why a verb did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
-    /// The parameters cannot be used.
+    /// The parameters are not valid.
     #[error("{0}")]
     Invalid(String),
-    /// Another run does this work.
+    /// Another run is doing this work.
     #[error(
         "{0} is running already, in this process or another one; wait for its end and give the command again"
     )]
@@ -159,12 +161,13 @@ pub enum VerbError {
         with_causes(.0)
     )]
     Interrupted(StoreError),
-    /// A disk has no room for the files of an import. The same command continues with the rest.
+    /// The disk is full, so the files of an import cannot be written. The same command continues with the
+    /// rest.
     #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
     DiskFull {
         /// What was to be written.
         path: PathBuf,
-        /// What is missing.
+        /// How much space is missing.
         why: String,
     },
     /// Points cannot be read.
@@ -185,15 +188,15 @@ pub enum VerbError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// Give other parameters.
+    /// Use other parameters.
     Invalid,
     /// Repeat the command: nothing failed.
     Cancelled,
     /// Repair the store or wait for it, and repeat the command.
     Store,
-    /// Name other metrics: there are none like that.
+    /// Select other metrics, because none match.
     NotFound,
-    /// Look at the files that the message names: they are damaged or missing.
+    /// Check the files that the message names, because they are damaged or missing.
     Data,
     /// Read the message.
     Failed,
@@ -220,13 +223,13 @@ impl VerbError {
         }
     }
 
-    /// The error with all its causes.
+    /// The text of the error with all its causes.
     pub fn text(&self) -> String {
         with_causes(self)
     }
 }
 
-/// An error with all its causes.
+/// The text of an error with all its causes.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -269,7 +272,7 @@ impl<V: Verb> AnyVerb for V {
     }
 }
 
-/// What a run shows of itself while it works. Cloning shares it.
+/// The progress of a run. Clones share the same progress.
 #[derive(Debug, Clone, Default)]
 pub struct Tracker(Arc<Mutex<Option<Phase>>>);
 
@@ -282,7 +285,7 @@ struct Phase {
     began: Instant,
 }
 
-/// A moment of a [`Tracker`].
+/// The progress at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
@@ -290,36 +293,36 @@ pub struct Moment {
     pub phase: String,
     /// How much of it is done.
     pub done: u64,
-    /// How much there is; `None` if that is not known.
+    /// How much there is; `None` if this is not known.
     pub total: Option<u64>,
-    /// `done` per second, since the phase began.
+    /// The average of `done` per second since the phase began.
     pub rate: f64,
     /// A remark on the progress, for people.
     pub note: String,
 }
 
 impl Tracker {
-    /// Begins a phase of which `total` is to be done, if that is known.
+    /// Begins a phase with `total` items, if their number is known.
     pub fn begin(&self, phase: &str, total: Option<u64>) {
         let (done, note, began) = (0, String::new(), Instant::now());
         *self.lock() = Some(Phase { name: phase.to_owned(), done, total, note, began });
     }
 
-    /// Notes that this much more is done.
+    /// Notes that this many more items are done.
     pub fn add(&self, more: u64) {
         if let Some(phase) = &mut *self.lock() {
             phase.done += more;
         }
     }
 
-    /// Notes how much is done, and more about it for people.
+    /// Notes how many items are done, with a remark for people.
     pub fn set(&self, done: u64, note: String) {
         if let Some(phase) = &mut *self.lock() {
             (phase.done, phase.note) = (done, note);
         }
     }
 
-    /// What there is to show now.
+    /// The present progress.
     pub fn moment(&self) -> Moment {
         self.lock().as_ref().map_or_else(Moment::default, |phase| Moment {
             phase: phase.name.clone(),

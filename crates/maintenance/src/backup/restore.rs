@@ -24,7 +24,7 @@ pub struct Verified {
     pub generation: u32,
     /// Its files.
     pub files: u64,
-    /// Their length.
+    /// The length of all files, in bytes.
     pub bytes: u64,
 }
 
@@ -70,9 +70,9 @@ pub fn verify(
     Ok(Verified { generation: number, files, bytes: generation.bytes() })
 }
 
-/// Restores a generation into the data directory `to`, which must be missing, empty or from an interrupted restore.
-/// Verifies all files before it writes any. `finish` is called when all files are there, before the directory can be
-/// used.
+/// Restores a generation into the data directory `to`, which must be missing, empty or from an interrupted
+/// restore. Verifies all files before it writes any. `finish` is called when all files are in place, before
+/// the directory can be used.
 ///
 /// # Errors
 /// See [`BackupError`]. After a failure the same call begins again.
@@ -115,7 +115,7 @@ pub fn restore(
     Ok(verified)
 }
 
-/// Refuses a directory that already holds something else.
+/// Refuses a directory that already contains something else.
 fn check_target(to: &Path) -> Result<(), BackupError> {
     match fs::metadata(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

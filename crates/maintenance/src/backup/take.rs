@@ -1,4 +1,4 @@
-//! Takes a backup: copies what is new, and writes the manifest last.
+//! Takes a backup: copies new files, and writes the manifest last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,40 +16,40 @@ use super::manifest::{FORMAT, Generation};
 use super::{BackupError, DataFiles, Directory, Entry, Held, HeldFile, io_error};
 use crate::verb::Tracker;
 
-/// Room for the manifest and the directories of objects.
+/// Space for the manifest and the directories of objects, in bytes.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Free space is checked after this many copied bytes.
 const LOOK_AFTER_BYTES: u64 = 64 << 20;
-/// Damaged files in the answer.
+/// Largest number of damaged files that the answer lists.
 const DAMAGED_MAX: usize = 100;
 
-/// What to do.
+/// The parameters of a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Order {
     /// The directory of the backup.
     pub dir: PathBuf,
-    /// Remove all but this many generations afterwards.
+    /// Remove all but this many generations afterwards; `None` keeps all.
     pub keep: Option<u32>,
     /// Count what would be copied and write nothing.
     pub dry_run: bool,
 }
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Taken {
     /// The number of the generation.
     pub generation: u32,
-    /// When its files were held, in seconds since the epoch: everything until then is in it.
+    /// When its files were held, in seconds since the epoch. The backup contains everything up to this time.
     pub held: i64,
-    /// Its files.
+    /// The number of files.
     pub files: u64,
-    /// Their length.
+    /// The length of all files, in bytes.
     pub bytes: u64,
     /// Files that were copied.
     pub copied_files: u64,
-    /// Bytes that were written into the backup; in a dry run, those that would be read.
+    /// Bytes that were written into the backup; in a dry run, the bytes that would be read.
     pub copied_bytes: u64,
     /// Number of metrics, if it is known.
     pub metrics: Option<u64>,
@@ -59,20 +59,21 @@ pub struct Taken {
     pub damaged: Vec<String>,
 }
 
-/// With what a backup works.
+/// What a backup works with.
 #[derive(Debug, Clone, Copy)]
 pub struct Means<'a> {
     /// The files.
     pub files: &'a dyn DataFiles,
-    /// The time.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// What the run shows of itself.
+    /// Receives the progress of the run.
     pub progress: &'a Tracker,
-    /// Ends the run.
+    /// Ends the run when cancelled.
     pub stop: &'a CancellationToken,
 }
 
-/// Takes a backup. Blocks until it is done. An interrupted run leaves no generation; the next one uses what was copied.
+/// Takes a backup. Blocks until it is done. An interrupted run leaves no generation, but the next run uses
+/// the files that were copied.
 ///
 /// # Errors
 /// See [`BackupError`].
@@ -130,7 +131,7 @@ pub fn take(order: &Order, means: Means<'_>) -> Result<Taken, BackupError> {
     Ok(taken)
 }
 
-/// Which files are in the backup already.
+/// Which files are already in the backup.
 struct Plan<'a> {
     known: Vec<Entry>,
     new: Vec<&'a HeldFile>,
@@ -172,7 +173,7 @@ fn known(directory: &Directory) -> Result<BTreeMap<String, String>, BackupError>
                 let file = HeldFile { name: entry.path, at: PathBuf::new(), bytes: entry.bytes, xxh3: None };
                 (key(&entry.identity, &file), entry.sha256)
             })),
-            // Then all files are read again.
+            // In this case all files are read again.
             Err(BackupError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }
@@ -184,8 +185,8 @@ fn key(identity: &str, file: &HeldFile) -> String {
     format!("{identity} {} {}", file.bytes, file.name.display())
 }
 
-/// By what an unchanged file is known. Small files are always read: they may be written in place within a tick of the
-/// file system's clock.
+/// The identity of a file, which stays the same while the file is unchanged. Small files are always read,
+/// because they may be written in place within one tick of the file system's clock.
 fn identity(file: &HeldFile) -> Result<String, BackupError> {
     if file.bytes <= SMALL_BYTES {
         return Ok(String::new());
@@ -205,7 +206,7 @@ fn copy_all(
     let mut left: u64 = files.iter().map(|file| file.bytes).sum();
     let mut unseen = 0;
     for file in files {
-        // Before it is read: a file that grows meanwhile must not look unchanged.
+        // Determined before the file is read: a file that grows meanwhile must not look unchanged.
         let identity = identity(file)?;
         let mut on_bytes = |bytes: u64| {
             left = left.saturating_sub(bytes);
@@ -259,13 +260,13 @@ fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
     BackupError::DiskFull { path: path.to_owned(), needed_bytes, free_bytes, next }
 }
 
-/// Says of a failed write to a full disk how much is needed.
+/// Adds to the error of a failed write to a full disk how much space is needed.
 fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError {
     match error {
         BackupError::Io { operation: "write" | "write to" | "sync", cause, .. }
             if matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
         {
-            // What was written of the last file is written again.
+            // The last file is written again completely.
             let _ = fs::remove_file(directory.unfinished());
             full(directory.path(), left.saturating_add(SLACK_BYTES), free_at(directory.path()).unwrap_or(0))
         }
@@ -273,7 +274,7 @@ fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError 
     }
 }
 
-/// Refuses a backup inside the data directory, and the other way round.
+/// Refuses a backup directory inside the data directory, and a data directory inside the backup directory.
 fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
     let real = |path: &Path| {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

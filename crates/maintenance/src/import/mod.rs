@@ -1,7 +1,8 @@
 //! Stores whisper files as the history of metrics.
 //!
-//! `walk` finds the files and their names, `read` reads one metric, `stored_files` remembers what was stored, so that a
-//! second run takes only changed files. The reasons are in `docs/decisions/whisper-import.md`.
+//! `walk` finds the files and their names, `read` reads one metric, and `stored_files` remembers which files
+//! were stored, so that a second run imports only changed files. The reasons are in
+//! `docs/decisions/whisper-import.md`.
 
 mod names;
 mod read;
@@ -38,42 +39,44 @@ use crate::verbs::whisper::ImportWhisper;
 /// The list of files that were stored, in the directory of the jobs.
 const STORED_FILES: &str = "import-whisper.list";
 
-/// Bytes of files that one call of the sink gets, about: 12 make a point.
+/// About how many bytes of files are passed to the sink in one call. A point has 12 bytes.
 const GROUP_BYTES: u64 = 6 << 20;
-/// Metrics that one call of the sink gets, at most.
+/// Largest number of metrics that are passed to the sink in one call.
 const GROUP_METRICS: usize = 256;
 
-/// Where histories are stored and read, metrics created and copied, ranges of them deleted, and settings changed.
+/// The operations on metrics that imports and other verbs need: storing and reading histories, creating and
+/// copying metrics, deleting ranges, and changing settings.
 #[async_trait]
 pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter + SettingsChanger {
-    /// The configuration of a new metric by the storage rules.
+    /// Returns the configuration of a new metric by the storage rules.
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
 
-    /// The section of the storage schemas that decides for a name; `None` for the built-in rule.
+    /// Returns the section of the storage schemas that applies to a name; `None` for the built-in rule.
     fn section_for(&self, name: &str) -> Option<String>;
 
-    /// Why the store cannot hold metrics with these settings, and what to do; `None` if it can.
+    /// Returns why the store cannot hold metrics with these settings, and what to do; `None` if it can.
     ///
     /// # Errors
     /// If the store does not answer.
     async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError>;
 
-    /// The number of points that this process has received from senders so far.
+    /// Returns the number of points that this process has received from senders so far.
     fn received(&self) -> u64;
 
-    /// Waits until a store on other machines has all rows, or `stop`.
+    /// Waits until a store on other machines has all rows, or until `stop` is cancelled.
     ///
     /// # Errors
-    /// If it does not get them.
+    ///
+    /// If the store does not get the rows.
     async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError>;
 }
 
-/// Why the store cannot hold metrics with some retentions; each is asked for once.
+/// Why the store cannot hold metrics with some retentions; the store is asked once for each.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(HashMap<String, Option<String>>);
 
 impl Refusals {
-    /// Why the store cannot hold metrics with these settings, and what to do; `None` if it can.
+    /// Returns why the store cannot hold metrics with these settings, and what to do; `None` if it can.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -107,9 +110,10 @@ struct State {
     done: StoredFiles,
 }
 
-/// Imports.
+/// Imports whisper files.
 ///
 /// # Errors
+///
 /// If the store fails or the run is cancelled.
 pub(crate) async fn import_whisper(
     plan: &ImportWhisper,

@@ -1,4 +1,4 @@
-//! Names of tagged series whose files are named by a hash of the name.
+//! Names of tagged series whose files are named after a hash of the name.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::walk::Why;
 
-/// The names of tagged series, by the SHA-256 that carbon names their files by.
+/// The names of tagged series, by the SHA-256 after which carbon names their files.
 #[derive(Debug, Default)]
 pub struct TaggedNames(HashMap<String, String>);
 

@@ -1,4 +1,4 @@
-//! What an import has done.
+//! The results of an import of whisper files.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::verb::VerbError;
 pub struct ImportReport {
     /// Whisper files that were found.
     pub files: u64,
-    /// Their bytes.
+    /// The size of the files in bytes.
     pub bytes: u64,
     /// Metrics to import.
     pub metrics: u64,
@@ -22,10 +22,10 @@ pub struct ImportReport {
     pub unchanged: u64,
     /// Metrics that existed with other settings than their files have. They keep theirs.
     pub other_settings: u64,
-    /// What became of the points.
+    /// The results of storing the points.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Points that no stage of their metric takes, or that have expired.
+    /// Points for which their metric has no stage, or that have expired.
     pub left_out: u64,
     /// Slots whose value is not a number.
     pub unknown_values: u64,
@@ -34,9 +34,9 @@ pub struct ImportReport {
     /// Files that were skipped or need attention.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 

@@ -66,7 +66,7 @@ impl Question for List {
     }
 }
 
-/// The metrics that nobody has read for this many seconds, if the store has noted reads for that long.
+/// The metrics that nobody has read for this many seconds, if the store has recorded reads for that long.
 async fn unread_for(work: &Work, seconds: u64) -> Result<Unread, VerbError> {
     let now = work.context.clock.now();
     let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));

@@ -1,4 +1,5 @@
-//! The questions `read`: points of metrics, as Graphite shows them or as a stage has them stored.
+//! The questions `read` and `read-stage`: points of metrics, as Graphite shows them or as a stage has them
+//! stored.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ const SLOTS: u32 = 50_000;
 /// Points in a row of the answer.
 const POINTS_IN_ROW: usize = 500;
 
-/// Reads metrics as Graphite does: from the finest stage that covers the range, with what is in memory.
+/// Reads metrics as Graphite does: from the finest stage that covers the range, including points in memory.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Read {
@@ -28,18 +29,18 @@ pub struct Read {
     pub until: Option<i64>,
 }
 
-/// Reads the rows of one stage as the store has them. What is still in memory is not there.
+/// Reads the rows of one stage as the store has them. Points that are only in memory are missing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReadStage {
     /// The metrics and the range.
     #[serde(flatten)]
     pub read: Read,
-    /// The stage: its number, 0 for raw, or its resolution as in `1h`, in seconds.
+    /// The stage, by its number or its resolution.
     pub stage: StageChoice,
 }
 
-/// Names a stage of a retention.
+/// Selects a stage of a retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageChoice {
@@ -62,7 +63,8 @@ pub struct Points {
     pub name: String,
     /// Seconds between two slots.
     pub step: u32,
-    /// Timestamp in seconds since the epoch, value, and with rows as stored the number of raw slots in it.
+    /// The points: timestamp in seconds since the epoch, value, and for stored rows the number of raw slots
+    /// in the value.
     pub points: Vec<(i64, f64, Option<f64>)>,
 }
 
@@ -149,7 +151,7 @@ fn refs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// The stage that answers a request that goes back so far.
+/// The stage that answers a request that goes back this far.
 fn stage_of(config: &MetricConfig, age: i64) -> Option<Stage> {
     let at = config.retention.stage_for_age(age.max(0))?;
     config.retention.stages().get(at).copied()
@@ -167,7 +169,7 @@ async fn send(
     Ok(())
 }
 
-/// Visits the known slots of a stage that readers see, in the range `(from, until]`, a part at a time.
+/// Visits the known slots of a stage that readers see, in the range `(from, until]`, part by part.
 pub(super) async fn visible(
     work: &Work,
     name: &str,
@@ -182,7 +184,7 @@ pub(super) async fn visible(
     while from < until {
         work.go_on()?;
         let end = until.min(from + part);
-        // The stage is chosen by the age of the range, so its age is made that of the stage.
+        // The stage is chosen by the age of the range, so the age is chosen to select this stage.
         let now = (from + stage.duration() as i64).max(end);
         let request = FetchRequest { names: vec![Arc::clone(&name)], from, until: end, now };
         for series in work.source.fetch(&request).await? {

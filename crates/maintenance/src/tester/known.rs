@@ -1,4 +1,4 @@
-//! Where an existing metric differs from the rules, which count only when a metric is created.
+//! Compares existing metrics with the rules, which apply only when a metric is created.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use plumbago_model::MetricConfig;
 
 use crate::verb::{VerbError, Work};
 
-/// An existing metric, beside what the rules would give it.
+/// An existing metric, and the settings that the rules would give it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// Its settings.

@@ -1,5 +1,5 @@
-//! The verb `delete`: removes metrics whole, from memory, journal and spool to rows, names and directories; or a range of
-//! time of them (`docs/decisions/delete.md`).
+//! The verb `delete`: removes whole metrics from memory, journal, spool, rows, names and directories, or
+//! removes a time range of metrics (`docs/decisions/delete.md`).
 
 mod range;
 
@@ -19,41 +19,42 @@ use crate::rate::Rate;
 use crate::select::{self, Which};
 use crate::verb::{Verb, VerbError, Work};
 
-/// A selection that matches more metrics than this is deleted only on confirmation.
+/// A selection that matches more metrics than this is deleted only after a confirmation.
 const UNCONFIRMED_MAX: u64 = 1000;
-/// Metrics that are deleted together.
+/// Number of metrics that are deleted together.
 const BATCH: usize = 500;
-/// Pause before metrics are tried again of which a part was on its way to the store.
+/// Pause before another try to delete metrics that had points on their way to the store.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// How often a failing call is made again before the run fails.
+/// How often a failing call is repeated before the run fails.
 const TRIES: u32 = 6;
-/// Names in the answer.
+/// Largest number of names in the answer.
 const EXAMPLES_MAX: usize = 5;
-/// Directories that wait for the second look at the end. Others are left to the clean-up.
+/// Largest number of directories that wait for a second check at the end. Further ones are left to the
+/// clean-up.
 const DIRECTORIES_MAX: usize = 100_000;
 
-/// Deletes metrics whole, or a range of time of them.
+/// Deletes whole metrics, or a time range of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delete {
     /// The metrics.
     pub which: Which,
-    /// Count the metrics and change nothing.
+    /// Whether to only count the metrics and change nothing.
     pub dry_run: bool,
-    /// Delete however many there are.
+    /// Whether to delete the metrics whatever their number.
     pub confirmed: bool,
     /// The most metrics to delete in a second; 0 for no limit.
     pub rate: u32,
-    /// The start of the range in seconds since the epoch, inclusive. With neither start nor end the metrics are deleted
-    /// whole; with an end alone the range has no start.
+    /// The start of the range in seconds since the epoch, inclusive. Without start and end, whole metrics are
+    /// deleted. With only an end, the range has no start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
-    /// The end of the range, exclusive; `None` for no end.
+    /// The end of the range in seconds since the epoch, exclusive; `None` for no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
 }
 
-/// What a deletion did.
+/// The results of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deleted {
@@ -63,15 +64,16 @@ pub struct Deleted {
     pub directories: u64,
     /// A few of the names.
     pub examples: Vec<String>,
-    /// Nothing was deleted, because this many metrics need a confirmation.
+    /// Whether nothing was deleted because the number of metrics needs a confirmation.
     pub wants_confirmation: bool,
-    /// Of a range: the points in it. Only a dry run counts those in the store.
+    /// For a range: the number of points in it. Only a dry run counts those in the store.
     pub points: u64,
-    /// Of a range: windows of coarser stages within it, as a dry run counts them.
+    /// For a range: windows of coarser stages within it, as a dry run counts them.
     pub windows: u64,
-    /// Of a range: windows at its borders that were folded again from what is left.
+    /// For a range: windows at its borders that were folded again from the remaining slots.
     pub folded: u64,
-    /// Of a range: windows at its borders that stay as they are, because the points they were folded from have expired.
+    /// For a range: windows at its borders that stay as they are, because the points they were folded from
+    /// have expired.
     pub kept: u64,
 }
 
@@ -116,7 +118,7 @@ impl Verb for Delete {
                 break Err(error);
             }
         };
-        // Directories that became empty go even if the run was cancelled: the names above them are gone.
+        // Directories that became empty go even if the run was cancelled, because the names in them are gone.
         let cleaned = clean_directories(work, directories, &mut answer).await;
         make_durable(work).await?;
         result.and(cleaned).map(|()| answer)
@@ -124,7 +126,7 @@ impl Verb for Delete {
 }
 
 impl Delete {
-    /// The range of time, unless the metrics are deleted whole.
+    /// The time range; `None` if whole metrics are deleted.
     fn range(&self) -> Option<TimeRange> {
         let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
         (self.from.is_some() || self.until.is_some()).then(|| TimeRange {
@@ -133,7 +135,7 @@ impl Delete {
         })
     }
 
-    /// Whether so much is selected that the command needs a confirmation.
+    /// Whether the selection is so large that the command needs a confirmation.
     fn is_large(&self, metrics: u64) -> bool {
         let first = self.which.glob.as_deref().map(|glob| glob.split('.').next().unwrap_or(glob));
         let is_everything =
@@ -146,7 +148,7 @@ impl Delete {
 /// Deletes metrics whose deletion has begun, ends it, and counts them.
 ///
 /// # Errors
-/// If the store fails; the metrics are loaded again then.
+/// If the store fails. In that case the metrics are loaded again.
 pub(crate) async fn finish(
     work: &Work,
     metrics: Vec<(&str, Option<MetricMeta>)>,
@@ -162,9 +164,10 @@ pub(crate) async fn finish(
     Ok(())
 }
 
-/// Waits until a power cut cannot bring back what was deleted.
+/// Waits until a power cut cannot bring back deleted data.
 ///
 /// # Errors
+///
 /// If the store cannot be synced.
 pub(crate) async fn make_durable(work: &Work) -> Result<(), VerbError> {
     if let Some(flush) = work.stores.states.clone() {
@@ -228,7 +231,7 @@ fn count(work: &Work, names: &[&str], answer: &mut Deleted, directories: &mut BT
     }
 }
 
-/// Deletes metrics from the stores whose deletion has begun, and ends it.
+/// Deletes from the stores the metrics whose deletion has begun, and ends the deletion.
 async fn delete_begun(
     work: &Work,
     names: &[&str],
@@ -236,7 +239,7 @@ async fn delete_begun(
 ) -> Result<(), VerbError> {
     let mut result = Ok(());
     if known.iter().any(Option::is_none) {
-        // Some were created in between.
+        // Some metrics were created again meanwhile.
         match retry(|| work.stores.metadata.get(names)).await {
             Ok(found) => known = found,
             Err(error) => result = Err(error),
@@ -247,15 +250,15 @@ async fn delete_begun(
     }
     work.context.live.end_deletions(names).await?;
     if result.is_err() {
-        // The stores still have a part of them, so they can be found and deleted again.
+        // The stores still have a part of these metrics, so the metrics can be found and deleted again.
         let metrics: Vec<MetricMeta> = known.into_iter().flatten().collect();
         work.context.live.put_back(&metrics).await?;
     }
     Ok(result?)
 }
 
-/// The order matters for a kill in between: points and state rows go first. As long as the metric is listed, it can be
-/// found and deleted again.
+/// Deletes metrics from the stores. The order matters if a kill comes in between: points and state rows are
+/// deleted first. While the metric is listed, it can be found and deleted again.
 async fn delete_stored(work: &Work, names: &[&str], known: &[Option<MetricMeta>]) -> Result<(), StoreError> {
     let stores = &work.stores;
     let points: Vec<(MetricId, Vec<Stage>)> =
@@ -285,7 +288,7 @@ async fn blocking(
     done.unwrap_or_else(|error| Err(StoreError::with(ErrorKind::Internal, what, error)))
 }
 
-/// Makes a call again that fails with a transient error, a few times.
+/// Repeats a call a few times if it fails with a transient error.
 async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, StoreError> {
@@ -300,8 +303,9 @@ async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
     call().await
 }
 
-/// Deletes the rows of directories without metrics, the deepest first. A writer may have found one of them just before,
-/// and have created its metric just after, so they are looked at again after `settle`, and created again where needed.
+/// Deletes the rows of directories without metrics, the deepest first. A writer may have found such a
+/// directory just before its deletion, and created a metric in it just after. So the directories are checked
+/// again after `settle`, and created again if needed.
 pub(crate) async fn clean_directories(
     work: &Work,
     directories: BTreeSet<String>,

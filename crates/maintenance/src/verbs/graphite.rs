@@ -10,42 +10,42 @@ use crate::events::{self, EventsReport};
 use crate::graphite::{ImportGraphiteReport, SourceServer, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// The most requests that are under way at a time.
+/// Largest number of requests at the same time.
 const WORKERS_MAX: usize = 64;
 
-/// Stores the history of the metrics of another Graphite server.
+/// Imports the history of the metrics of another Graphite server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportGraphite {
     /// The server.
     pub server: SourceServer,
-    /// Only metrics that match one of these globs; empty for all, unless tags are named.
+    /// Only metrics that match one of these globs; empty for all, unless tags are given.
     pub globs: Vec<String>,
     /// Tagged series that match all of these tag expressions.
     pub tags: Vec<String>,
-    /// Earlier points are left out; seconds since the epoch.
+    /// The start of the import in seconds since the epoch; earlier points are left out.
     pub from: Option<i64>,
-    /// Points from then on are left out; seconds since the epoch.
+    /// The end of the import in seconds since the epoch; points at or after it are left out.
     pub until: Option<i64>,
-    /// The retention of the metrics on the server; `None` if it is as here.
+    /// The retention of the metrics on the server; `None` if it is the same as in this store.
     pub retentions: Option<String>,
-    /// How many requests are under way at a time.
+    /// The number of requests at the same time.
     pub workers: usize,
-    /// Most requests in a second; 0 for no limit.
+    /// Largest number of requests per second; 0 for no limit.
     pub rate: u32,
-    /// The points of the server win a slot that is stored already.
+    /// Whether points of the server replace stored ones.
     pub overwrite: bool,
-    /// Where to list what was skipped.
+    /// The file in which to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 
 impl ImportGraphite {
-    /// The retention of the metrics on the server, if it was named.
+    /// The retention of the metrics on the server, if it was given.
     ///
     /// # Errors
-    /// If it is no retention.
+    /// If it is not a valid retention.
     pub(crate) fn retention(&self) -> Result<Option<Retention>, String> {
         let parsed = self.retentions.as_deref().map(Retention::from_text).transpose();
         parsed.map_err(|error| format!("--retentions: {error}"))
@@ -77,11 +77,11 @@ impl Verb for ImportGraphite {
 pub struct ImportEvents {
     /// The server.
     pub server: SourceServer,
-    /// Earlier events are left out; seconds since the epoch.
+    /// The start in seconds since the epoch; earlier events are left out.
     pub from: Option<i64>,
-    /// Later events are left out; seconds since the epoch.
+    /// The end in seconds since the epoch; later events are left out.
     pub until: Option<i64>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 

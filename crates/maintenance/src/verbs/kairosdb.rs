@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use crate::kairosdb::{ImportKairosdbReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// The most blocks that are read and parts that are stored at a time.
+/// Largest number of blocks that are read, or parts that are stored, at the same time.
 const WORKERS_MAX: usize = 64;
 
-/// Stores the history of a KairosDB or an OpenTSDB.
+/// Imports the history of a KairosDB or an OpenTSDB.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportKairosdb {
     /// Files of KairosDB's `export` or OpenTSDB's `scan --import`, as absolute paths.
     pub paths: Vec<PathBuf>,
-    /// A keyspace of a KairosDB to read, instead of files.
+    /// The keyspace of a KairosDB to read instead of files.
     pub keyspace: Option<String>,
-    /// Its servers, as `host:port`; empty for those of the store's settings.
+    /// Its servers, as `host:port`; empty for those in the settings of the store.
     pub contact_points: Vec<String>,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,
-    /// Earlier points are left out; seconds since the epoch.
+    /// The start of the import in seconds since the epoch; earlier points are left out.
     pub from: Option<i64>,
-    /// Points from then on are left out; seconds since the epoch.
+    /// The end of the import in seconds since the epoch; points at or after it are left out.
     pub until: Option<i64>,
-    /// How many blocks are read and parts are stored at a time.
+    /// How many blocks are read, or parts are stored, at the same time.
     pub workers: usize,
-    /// Most points that are stored in a second; 0 for no limit.
+    /// Largest number of points stored per second; 0 for no limit.
     pub rate: u32,
-    /// The history wins a slot that is stored already.
+    /// Whether points of the history replace stored ones.
     pub overwrite: bool,
-    /// Finds the coarsest storage rules that lose no more than slots of a second.
+    /// Whether to find the coarsest storage rules that lose no more points than slots of one second would.
     pub suggest_rules: bool,
-    /// Where to list what was skipped.
+    /// The file in which to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 

@@ -12,13 +12,13 @@ use crate::verb::{Verb, VerbError, Work};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportNames {
-    /// A file with a name, a retention, a method and a factor a line, as an absolute path.
+    /// A file with a name, a retention, a method and a factor in each line, as an absolute path.
     pub file: PathBuf,
-    /// Most names in a second; 0 for no limit.
+    /// Largest number of names per second; 0 for no limit.
     pub rate: u32,
-    /// Where to list what was skipped.
+    /// The file in which to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 

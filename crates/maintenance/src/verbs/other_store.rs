@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::other_store::{ImportStoreReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// The most batches that are read and stored at a time.
+/// Largest number of batches that are read and stored at the same time.
 const WORKERS_MAX: usize = 64;
 
-/// Stores what another store has.
+/// Imports the metrics of another store.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportStore {
@@ -22,17 +22,17 @@ pub struct ImportStore {
     pub directory: PathBuf,
     /// Only metrics that match one of these globs; empty for all.
     pub globs: Vec<String>,
-    /// New metrics get the settings of the storage rules instead of those that they have in the other store.
+    /// Whether new metrics get the settings of the storage rules instead of those in the other store.
     pub rules: bool,
-    /// What the other store has wins a slot that is stored already.
+    /// Whether values of the other store replace stored ones.
     pub overwrite: bool,
-    /// How many batches are read and stored at a time.
+    /// How many batches are read and stored at the same time.
     pub workers: usize,
-    /// Metrics per second, at most; 0 for no limit.
+    /// Largest number of metrics per second; 0 for no limit.
     pub rate: u32,
-    /// Where to list what was skipped.
+    /// The file in which to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 

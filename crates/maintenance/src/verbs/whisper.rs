@@ -11,7 +11,7 @@ use crate::import::{ImportReport, TaggedNames, import_whisper};
 use crate::select::Which;
 use crate::verb::{Verb, VerbError, Work};
 
-/// The most groups of files that are read and stored at a time.
+/// Largest number of groups of files that are read and stored at the same time.
 const WORKERS_MAX: usize = 64;
 
 /// Stores whisper files.
@@ -20,30 +20,30 @@ const WORKERS_MAX: usize = 64;
 pub struct ImportWhisper {
     /// Files and trees, as absolute paths.
     pub paths: Vec<PathBuf>,
-    /// Put in front of all names, with a dot.
+    /// A prefix that is put before all names, with a dot.
     pub prefix: String,
-    /// Points before this time are left out; seconds since the epoch.
+    /// The start of the import in seconds since the epoch; earlier points are left out.
     pub since: Option<i64>,
-    /// How many groups of files are read and stored at a time.
+    /// How many groups of files are read and stored at the same time.
     pub workers: usize,
-    /// The most metrics to store in a second; 0 for no limit.
+    /// Largest number of metrics stored per second; 0 for no limit.
     pub rate: u32,
-    /// New metrics get the settings of the storage rules instead of those of their files.
+    /// Whether new metrics get the settings of the storage rules instead of those of their files.
     pub rules: bool,
-    /// The files win a slot that is stored already.
+    /// Whether values of the files replace stored ones.
     pub overwrite: bool,
-    /// Files that were stored before and have not changed are stored again.
+    /// Whether to store files again that were stored before and have not changed.
     pub again: bool,
     /// A file with the names of tagged series, one per line.
     pub tagged_names: Option<PathBuf>,
-    /// Where to list the files that were skipped.
+    /// The file in which to list the files that were skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 
 impl ImportWhisper {
-    /// How the points are laid over stored ones.
+    /// How the points are merged with stored ones.
     pub(crate) fn options(&self) -> HistoryOptions {
         HistoryOptions { overwrites: self.overwrite, dry_run: self.dry_run }
     }
@@ -90,11 +90,11 @@ pub struct ExportWhisper {
     pub directory: PathBuf,
     /// Which metrics.
     pub which: Which,
-    /// Files that exist are replaced.
+    /// Whether to replace existing files.
     pub replace: bool,
-    /// The most metrics to write in a second; 0 for no limit.
+    /// Largest number of metrics written per second; 0 for no limit.
     pub rate: u32,
-    /// Count what would be written and write nothing.
+    /// Whether to only count what would be written.
     pub dry_run: bool,
 }
 

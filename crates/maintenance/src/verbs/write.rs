@@ -1,4 +1,4 @@
-//! The verb `write`: one point, taken as from a sender, and read back.
+//! The verb `write`: accepts one point as if from a sender, and reads it back.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::verb::{Verb, VerbError, Work};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// The name of the metric, which is created if there is none.
+    /// The name of the metric, which is created if it does not exist.
     pub name: String,
     /// The value.
     pub value: f64,
     /// Seconds since the epoch; `None` for now.
     #[serde(default)]
     pub timestamp: Option<i64>,
-    /// Only find out where the point would be stored, and write nothing.
+    /// Whether to only find out where the point would be stored.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -30,11 +30,11 @@ pub struct Write {
 pub struct Written {
     /// The canonical name of the metric.
     pub name: String,
-    /// The slot that has the point, in seconds since the epoch.
+    /// The start of the slot that has the point, in seconds since the epoch.
     pub timestamp: i64,
     /// Seconds between two slots.
     pub step: u32,
-    /// What readers see in the slot: in a coarse stage, points are folded.
+    /// The value that readers see in the slot. In a coarse stage, points are folded.
     pub value: f64,
 }
 
@@ -70,7 +70,7 @@ impl Verb for Write {
 }
 
 impl Write {
-    /// Where the point would be.
+    /// Where the point would be stored.
     async fn planned(&self, work: &Work, timestamp: i64, now: i64) -> Result<Written, VerbError> {
         let name = sanitize(&self.name)
             .map_err(|error| VerbError::Invalid(format!("{:?}: {error}", self.name)))?
@@ -91,7 +91,7 @@ impl Write {
 /// Reads the slot of a point back.
 async fn seen(work: &Work, name: &str, timestamp: i64, now: i64) -> Result<Option<Written>, VerbError> {
     let request = |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now };
-    // The stage that answers says how long its slots are.
+    // The stage that answers determines the length of the slots.
     let Some(series) = work.source.fetch(&request(timestamp - 1, timestamp)).await?.pop() else {
         return Ok(None);
     };
