@@ -70,7 +70,7 @@ impl Header {
     }
 }
 
-/// Writes the header of a frame whose points stand behind room for it.
+/// Writes the header of a frame. Space for the header precedes the points.
 pub(crate) fn seal(frame: &mut [u8], points: u32, time: u32) {
     let length = (frame.len() - HEADER) as u32;
     frame[0..4].copy_from_slice(&length.to_le_bytes());

@@ -2,17 +2,18 @@
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
-/// Names of the conditions that a relay states: a destination is away, a queue cannot be written, and points are dropped.
+/// Names of the conditions that a relay can raise: a destination is unreachable, a queue cannot be written,
+/// and points are dropped.
 pub const CONDITIONS: [&str; 3] = [AWAY, DISK, DROPPED];
-/// Holds while a destination takes no points.
+/// Holds while a destination accepts no points.
 pub(crate) const AWAY: &str = "relay";
 /// Holds while the queue of a destination cannot be written.
 pub(crate) const DISK: &str = "relay_disk";
 /// Holds after points for a destination were dropped.
 pub(crate) const DROPPED: &str = "relay_dropped";
 
-/// The ledger of one destination: `accepted` + `recovered` = `sent` + `waiting` + `dropped` whenever no point is on
-/// its way from one to the next.
+/// The ledger of one destination: `accepted` + `recovered` = `sent` + `waiting` + `dropped` at any moment
+/// when no point is being moved between these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
     /// `host:port`.

@@ -27,7 +27,7 @@ pub enum EvalError {
         /// The position of the call, counted in characters from 1.
         position: usize,
     },
-    /// A constant stands where series are needed.
+    /// There is a constant where series are needed.
     #[error("expected a path or a function at character {position}, not a constant")]
     NoSeries {
         /// The position of the constant, counted in characters from 1.
@@ -50,7 +50,7 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    /// What should stand at the place of the error, if that is known.
+    /// What is expected at the position of the error, if that is known.
     pub fn expected(&self) -> Option<&str> {
         match self {
             Self::Argument { expected, .. } => expected.as_deref(),

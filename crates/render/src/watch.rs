@@ -1,4 +1,4 @@
-//! Stops evaluations that take too long or too much memory, and shows what their parts give.
+//! Stops evaluations that take too long or too much memory, and reports the results of their parts.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub trait Observer: Debug {
 pub struct Place {
     /// The number of the target, from 0.
     pub target: usize,
-    /// The bytes of its text.
+    /// Calls a watch from time to time in long loops.
     pub span: Range<usize>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Pace<'a> {
 
     /// Counts values that were processed, and asks the watch after every 65,536.
     pub(crate) fn step(&mut self, values: usize) -> Result<(), Fault> {
-        /// Less than a millisecond of work.
+        /// The number of values between two calls of the watch: less than a millisecond of work.
         const UNTIL_ASKED: usize = 1 << 16;
         self.steps = self.steps.saturating_add(values);
         if self.steps < UNTIL_ASKED {

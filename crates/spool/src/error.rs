@@ -22,7 +22,7 @@ pub enum SpoolError {
     /// The database cannot be opened, or not without a restart.
     #[error(transparent)]
     Open(HostError),
-    /// Stored rows that the spool cannot do without are damaged.
+    /// Stored rows that the spool needs are damaged.
     #[error("the spool is damaged: {reason}")]
     Corrupt {
         /// What is damaged.
@@ -46,12 +46,12 @@ impl From<HostError> for SpoolError {
 }
 
 impl SpoolError {
-    /// True when files are damaged.
+    /// Whether files are damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Open(HostError::Corrupt { .. }))
     }
 
-    /// True when a retry can succeed.
+    /// Whether a retry can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Unavailable { .. })
     }

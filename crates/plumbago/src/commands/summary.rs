@@ -1,4 +1,4 @@
-//! Parts that the summaries of several commands have.
+//! Parts that the summaries of several commands share.
 
 use plumbago_maintenance::counts::SkipCounts;
 
@@ -19,7 +19,7 @@ pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
     }
 }
 
-/// Adds that nothing was changed, if so.
+/// Adds a line that says that nothing was changed, for a dry run.
 pub(super) fn add_dry_run(text: &mut String, dry_run: bool) {
     if dry_run {
         text.push_str("dry run, nothing is changed\n");

@@ -148,7 +148,8 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
 }
 
-/// The file with the names of tagged series. The names of a graphite-web are written to one in `directory`.
+/// The file with the names of tagged series. If the names come from a graphite-web, they are written to a
+/// file in `directory`.
 fn tagged_names(from: &str, directory: &Path) -> anyhow::Result<PathBuf> {
     let Some(address) = from.strip_prefix("http://") else { return absolute(Path::new(from)) };
     let (address, path) = address.split_once('/').unwrap_or((address, ""));

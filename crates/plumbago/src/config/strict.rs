@@ -169,7 +169,7 @@ fn type_name(example: &Value) -> &'static str {
     }
 }
 
-/// What a key of this type must be, and what was given.
+/// A message that says what type a key must have, and which value was given.
 fn must_be(example: &Value, given: &str) -> String {
     let (wanted, example) = (type_name(example), shown(example));
     let has_unit = |text: &str| text.parse::<Period>().is_ok() || text.parse::<ByteSize>().is_ok();
@@ -219,8 +219,8 @@ fn untyped(raw: RawValue) -> Option<Value> {
     })
 }
 
-/// Builds the settings. A value that its type refuses is reported and removed, and the rest is tried again,
-/// so that all such values are found.
+/// Builds the settings. If a type refuses a value, the value is reported and removed, and the rest is tried
+/// again. In this way all such values are found.
 pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Config {
     let mut left = set.clone();
     loop {

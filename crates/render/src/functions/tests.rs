@@ -25,7 +25,7 @@ fn run(text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     run_over(&stored(), text, factor)
 }
 
-/// Evaluates a target. A path matches the series whose names begin with its text up to the first star.
+/// Evaluates a target. A path matches the series whose names begin with the path's text before the first `*`.
 pub(super) fn run_over(stored: &[Stored], text: &str, factor: f64) -> Result<Vec<TimeSeries>, String> {
     let request = Request {
         range: TimeRange { from: 0, until: 240 },
@@ -252,7 +252,8 @@ impl crate::Watch for Meter {
     }
 }
 
-/// Evaluates a target over one metric of 1,000 points. Returns the most memory that was held beside it.
+/// Evaluates a target over one metric of 1,000 points. Returns the largest amount of memory that was held in
+/// addition to the metric.
 fn metered(text: &str, limit: usize) -> (usize, Result<(), EvalError>) {
     let request = Request {
         range: TimeRange { from: 0, until: 1000 },
@@ -303,7 +304,7 @@ fn an_evaluation_is_stopped() {
     }
 }
 
-/// Stops the evaluation when it is asked for the `stop_at`th time.
+/// Stops the evaluation when it is called for the `stop_at`th time.
 #[derive(Debug)]
 struct StopAt {
     asked: std::cell::Cell<usize>,
@@ -317,7 +318,7 @@ impl crate::Watch for StopAt {
     }
 }
 
-/// How often the watch is asked while a target is evaluated over a million points, and the result.
+/// How often the watch is called while a target is evaluated over a million points, and the result.
 fn asked(text: &str, stop_at: usize) -> (usize, Result<(), EvalError>) {
     let request = Request {
         range: TimeRange { from: 0, until: 1_000_000 },

@@ -22,7 +22,7 @@ const DEFERRED_SUMS: &[u8] = b"parked";
 const ARRIVED_SUMS: [&[u8]; 2] = [b"arrived-0", b"arrived-1"];
 const RESEND: &[u8] = b"resend";
 const CLOSED: u8 = b's';
-/// Slices that one batch removes.
+/// Number of slices that one batch removes.
 const REMOVED_AT_ONCE: usize = 10_000;
 
 /// An open database.
@@ -40,7 +40,7 @@ pub(super) struct Database {
 pub(super) struct Marks {
     /// The last assigned timestamp, in microseconds since the epoch.
     pub(super) last_us: i64,
-    /// The segment of the last commit, with that commit in it.
+    /// The segment of the last commit, including that commit.
     pub(super) newest: (u32, Segment),
     /// Closed segments.
     pub(super) closed: BTreeMap<u32, Segment>,
@@ -61,7 +61,7 @@ pub(super) struct Commit<'a> {
     pub(super) slices: Vec<(Key, Vec<u8>)>,
     pub(super) states: &'a [State<'a>],
     pub(super) timestamp_us: i64,
-    /// The open segment with this commit in it.
+    /// The open segment including this commit.
     pub(super) newest: (u32, Segment),
 }
 
@@ -282,7 +282,7 @@ impl Database {
         damaged
     }
 
-    /// True shortly before fjall would make a writer wait.
+    /// Whether fjall is about to make writers wait.
     pub(super) fn is_stalled(&self) -> bool {
         [&self.slices, &self.states].into_iter().any(pressure::is_behind)
     }

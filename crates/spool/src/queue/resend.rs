@@ -1,9 +1,9 @@
 //! Which retained slices are sent again, and for which servers.
 //!
-//! All servers share one read position, the *place*, which moves in circles over the retained segments. Each server has
-//! a *lap*: it begins where the place is when the server returns, and ends when the place arrives there again. So a
-//! server that returns again and again delays no slice for ever, and slices that several servers need are read and sent
-//! only once.
+//! All servers share one read position, the *place*, which moves in circles over the retained segments. Each
+//! server has a *lap*: it begins where the place is when the server returns, and ends when the place arrives
+//! there again. So a server that returns repeatedly does not delay any slice forever, and slices that several
+//! servers need are read and sent only once.
 
 use uuid::Uuid;
 
@@ -17,19 +17,19 @@ use crate::SpoolError;
 const VERSION: u8 = 1;
 const LAP_BYTES: usize = 16 + 4 + 4 + 1 + 4 + 17;
 
-/// One server's way over the segments.
+/// The pass of one server over the segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lap {
-    /// Nil means all servers.
+    /// The server; nil means all servers.
     server: Uuid,
-    /// The first segment that the server may have lost, and the one after the last.
+    /// The first segment that the server may have lost, and the segment after the last one.
     from: u32,
     until: u32,
     start: Position,
-    /// True once the place has passed the end of the segments since the lap began.
+    /// Whether the place has passed the end of the segments since the lap began.
     has_wrapped: bool,
-    /// The lap was added after the last slices were read, which may therefore have been sent before the server
-    /// returned. Not saved.
+    /// Whether the lap was added after the last slices were read, which may therefore have been sent before
+    /// the server returned. Not saved.
     is_new: bool,
 }
 
@@ -38,7 +38,7 @@ impl Lap {
         (self.from..self.until).contains(&segment) || ARRIVED.contains(&segment)
     }
 
-    /// Whether slices of the segment are still to be sent while the place is `at`.
+    /// Whether slices of the segment still have to be sent while the place is `at`.
     fn needs(&self, segment: u32, at: Position) -> bool {
         let ahead = segment >= at.segment;
         let to_start =
@@ -47,7 +47,7 @@ impl Lap {
     }
 }
 
-/// The laps in progress. Pure.
+/// The laps in progress. No I/O.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Resend {
     at: Position,
@@ -80,7 +80,8 @@ impl Resend {
     pub(super) fn next(&mut self, live: &dyn Fn(u32) -> Option<u32>) -> Option<Position> {
         while !self.laps.is_empty() {
             let Some(segment) = self.next_covered(live) else {
-                // A lap that reaches the end for the second time is over: it began after the last segment that is left.
+                // A lap that reaches the end for the second time is over, because it began after the last
+                // segment that is left.
                 self.laps.retain(|lap| !lap.has_wrapped);
                 self.laps.iter_mut().for_each(|lap| lap.has_wrapped = true);
                 self.at = Position::default();
@@ -114,8 +115,8 @@ impl Resend {
         if servers.contains(&Uuid::nil()) { Vec::new() } else { servers }
     }
 
-    /// Moves the place to `end`, after the slices that were sent. If some of them failed, all laps begin again at
-    /// `end`, so that these slices come last.
+    /// Moves the place to `end`, which is after the slices that were sent. If some of them failed, all laps
+    /// begin again at `end`, so that these slices come last.
     pub(super) fn advance(&mut self, end: Position, is_complete: bool) {
         for lap in &mut self.laps {
             if lap.is_new || !is_complete {
@@ -193,7 +194,7 @@ pub struct ResendChunk {
     pub chunk: Chunk,
     /// The servers that may have lost them. Empty means all.
     pub servers: Vec<Uuid>,
-    /// Each slice has to be sent under its own timestamp instead of the chunk's.
+    /// Whether each slice has to be sent with its own timestamp instead of the chunk's.
     pub own_timestamps: bool,
 }
 
@@ -251,7 +252,8 @@ impl Shared {
         }
     }
 
-    /// Reads the slices from `at` on that [`Shared::resend`] would have sent again for all servers. Notes nothing.
+    /// Reads the slices at or after `at` that [`Shared::resend`] would send again for all servers. Changes
+    /// nothing.
     pub(super) fn look_again(
         &self,
         since_us: i64,

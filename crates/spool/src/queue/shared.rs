@@ -19,14 +19,14 @@ use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
 use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
-/// The largest part of the limit that one segment takes. It is not too large, because segments are dropped whole. It is
-/// not too small, because pending rows are collected by metric only within a segment.
+/// The largest part of the limit that one segment takes. It is not larger, because segments are dropped as a
+/// whole. It is not smaller, because pending rows are collected by metric only within a segment.
 const SEGMENT_PART: u64 = 8;
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
 
 const REFUSAL_LINE_MS: i64 = 10_000;
 
-/// What the spool holds.
+/// The content of the spool.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SpoolStats {
     /// Bytes of pending slices.
@@ -64,12 +64,12 @@ pub(super) struct Shared {
     pub(super) dropped_ms: Mutex<i64>,
     pub(super) trouble: Mutex<Option<String>>,
     pub(super) refusals: Throttle,
-    /// New slices are sent at once instead of waiting for more.
+    /// Whether new slices are sent at once instead of waiting for more.
     pub(super) hurries: AtomicBool,
     /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows. Retained slices
     /// expire as if this were the current time.
     pub(super) released_ms: AtomicI64,
-    /// The servers keep a commit log.
+    /// Whether the servers keep a commit log.
     pub(super) is_durable: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        // A start writes here, so a full disk may be the reason.
+        // A start writes here, so a full disk may be the cause of a failure.
         let segments = recover(&database, marks, clock.steady_ms())
             .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
@@ -262,8 +262,8 @@ impl Shared {
         self.with("acknowledge", |database| database.mark_cursor(at.segment, at.id))
     }
 
-    /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later ones win.
-    /// While slices are sent again, their segment and all later ones are included too.
+    /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later
+    /// segments win. While slices are sent again, their segment and all later ones are included too.
     pub(super) fn readable_segments(&self, acknowledged_since_ms: i64) -> Vec<u32> {
         let resent_from = lock(&self.resend).first_needed().unwrap_or(u32::MAX);
         let segments = lock(&self.segments);
@@ -358,7 +358,7 @@ impl Shared {
         self.host.close();
     }
 
-    /// Writes to the database. After a failure it refuses writes until it was opened again.
+    /// Writes to the database. After a failure, the database refuses writes until it has been reopened.
     pub(super) fn with<T>(
         &self,
         operation: &str,

@@ -1,9 +1,9 @@
 //! The task that sends slices to the remote store until they are acknowledged.
 //!
-//! It reads chunks ahead, cuts them into calls, keeps as many calls in flight as the remote store allows,
-//! and acknowledges chunks in order. A failed call is retried with growing pauses, without end if no other
-//! call succeeds either. If others succeed it is deferred after a while, so that a missing table or a dead
-//! token range does not block them.
+//! It reads chunks ahead, cuts them into calls, keeps as many calls in flight as the remote store allows, and
+//! acknowledges chunks in order. A failed call is retried with growing pauses, without end if no other call
+//! succeeds either. If others succeed it is deferred after a while, so that a missing table or a token range
+//! without replicas does not block them.
 
 mod config;
 mod deferred;
@@ -41,10 +41,10 @@ const SPOOL_PAUSE: Duration = Duration::from_secs(1);
 
 const ERROR_LINE_MS: i64 = 10_000;
 
-/// How the sender is doing.
+/// The state of the sender.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SenderStatus {
-    /// What the spool holds.
+    /// The content of the spool.
     pub spool: SpoolStats,
     /// Why the last call with new rows failed; `None` once a call has succeeded since, or if it is deferred
     /// because others succeed.
@@ -97,13 +97,14 @@ impl Health {
         last.is_some_and(|at| at.elapsed() < period)
     }
 
-    /// Called when, after a pause, there are rows to send again.
+    /// Called when there are rows to send again after a pause.
     fn begin(&self) {
         self.successes_before.store(self.successes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A call is deferred. If other calls have succeeded since the last pause, the error concerns only the deferred
-    /// rows and is cleared. Otherwise it stays, because nothing shows that the store still acknowledges any rows.
+    /// A call is deferred. If other calls have succeeded since the last pause, the error concerns only the
+    /// deferred rows and is cleared. Otherwise it stays, because there is no sign that the store still
+    /// acknowledges any rows.
     pub(crate) fn clear_error(&self) {
         if self.successes.load(Ordering::Relaxed) == self.successes_before.load(Ordering::Relaxed) {
             return;
@@ -155,7 +156,7 @@ impl Health {
 pub struct Sender {
     pub(crate) store: SpooledStore,
     pub(crate) config: SenderConfig,
-    /// New rows are waiting or in flight.
+    /// Whether new rows are waiting or in flight.
     is_busy: AtomicBool,
 }
 
@@ -164,7 +165,7 @@ struct Pending {
     chunk: Chunk,
     number: u64,
     calls_left: usize,
-    /// The part of it that is to be deferred: rows and bytes by metric.
+    /// The part of the chunk that has to be deferred: rows and bytes by metric.
     deferred: HashMap<Id, (u32, Vec<u8>)>,
 }
 
@@ -235,7 +236,7 @@ impl Sender {
 
     /// Waits until there may be something new in the spool.
     async fn look_again(&self) {
-        // Commits do not wake the sender: their rows are to linger. Only a shutdown does.
+        // Commits do not wake the sender, because their rows should linger. Only a shutdown wakes it.
         let _ = tokio::time::timeout(LOOK_EVERY, self.store.urgent.notified()).await;
     }
 
