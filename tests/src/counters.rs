@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub struct Counters(BTreeMap<String, f64>);
 
-/// Counter of the points that survive a kill of the process.
+/// Name of the counter of the points that survive a kill of the process.
 pub const JOURNAL_WRITTEN: &str = "plumbago_journal_written_points_total";
 
 impl Counters {
@@ -88,7 +88,7 @@ impl Ledger {
         serde_json::from_str::<serde_json::Value>(json).ok()?.get("queued")?.as_u64()
     }
 
-    /// True if every point is accounted for.
+    /// Whether every point is accounted for.
     pub fn balances(&self) -> bool {
         self.received + self.recovered == self.stored + self.held + self.replaced + self.rejected
     }

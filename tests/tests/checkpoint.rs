@@ -41,7 +41,7 @@ impl World {
         self.setup.clock(self.now).start()
     }
 
-    /// Sends a point to many metrics, now and then a late one, and waits until a kill cannot lose them.
+    /// Sends a point to many metrics, sometimes a late one, and waits until a kill cannot lose them.
     fn send(&mut self, daemon: &Daemon) {
         self.now += self.random.random_range(1..4);
         daemon.set_clock(self.now);
@@ -96,13 +96,13 @@ fn a_start_from_a_checkpoint_has_everything() {
         assert!(!world.setup.data().join("checkpoint").exists());
         world.check(&daemon, &format!("round {round}"));
     }
-    // After a start from a checkpoint the journal still has what a kill needs.
+    // After a start from a checkpoint the journal still has everything that is needed after a kill.
     world.send(&daemon);
     daemon.kill();
     let daemon = world.start();
     assert!(daemon.log().contains("from_checkpoint=false"), "{}", daemon.log());
     world.check(&daemon, "killed");
-    // A verb at rest changes what the checkpoint would have.
+    // A command without a running daemon changes data that the checkpoint describes.
     daemon.stop_well();
     world.setup.run_well(&["delete", "stop.g1.*"]);
     world.names.iter().enumerate().filter(|(_, name)| name.starts_with("stop.g1.")).for_each(
@@ -116,7 +116,7 @@ fn a_start_from_a_checkpoint_has_everything() {
     daemon.stop_well();
 }
 
-/// The moments vary; none has to be hit exactly.
+/// The times of the kills vary; none of them has to be exact.
 #[test]
 fn kills_at_any_moment_of_a_stop_and_a_start_lose_nothing() {
     let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_126);

@@ -57,7 +57,7 @@ impl<'a> Pace<'a> {
         Self { watch, held, steps: 0 }
     }
 
-    /// Counts values that were processed, and asks the watch after every 65,536.
+    /// Counts values that were processed, and calls the watch after every 65,536 values.
     pub(crate) fn step(&mut self, values: usize) -> Result<(), Fault> {
         /// The number of values between two calls of the watch: less than a millisecond of work.
         const UNTIL_ASKED: usize = 1 << 16;

@@ -44,17 +44,17 @@ pub struct Report {
 /// Which optional features the server allows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Features {
-    /// The change feed can be used. Without it, daemons read all names again from time to time.
+    /// Whether the change feed can be used. Without it, daemons read all names again from time to time.
     pub changes: bool,
-    /// Series can be hidden.
+    /// Whether series can be hidden.
     pub tags: bool,
-    /// Daemons can take leases.
+    /// Whether daemons can take leases.
     pub leases: bool,
-    /// Daemons can register their writer ids.
+    /// Whether daemons can register their writer ids.
     pub writers: bool,
-    /// Names can be found by SASI indexes.
+    /// Whether SASI indexes can find names.
     pub sasi: bool,
-    /// An index can find the metrics below a directory, which the clean-up of directories needs.
+    /// Whether an index can find the metrics below a directory, which the clean-up of directories needs.
     pub parents: bool,
 }
 
@@ -142,7 +142,7 @@ impl CassandraStore {
         Ok(live)
     }
 
-    /// Whether points go through the server's commit log; `None` if one of the two keyspaces is not there.
+    /// Whether points go through the server's commit log; `None` if one of the two keyspaces does not exist.
     pub(crate) async fn durable_writes(&self) -> Result<Option<bool>, StoreError> {
         let Clusters { points, names, .. } = &self.clusters;
         let (points, names) = (points.session().await?, names.session().await?);

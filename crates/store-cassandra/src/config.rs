@@ -331,7 +331,7 @@ enum Loose {
     Switch(bool),
     Texts(Vec<String>),
     Text(String),
-    /// Anything else, so that it is refused with our message.
+    /// A value of any other type. It is accepted here so that our own message refuses it.
     Other(de::IgnoredAny),
 }
 

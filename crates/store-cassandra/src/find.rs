@@ -33,7 +33,7 @@ use crate::{error, names};
 pub(crate) use counts::Counts;
 use plan::Query;
 
-/// Most queries of one search in flight.
+/// Maximum number of queries of one search in flight.
 const CONCURRENCY: usize = 8;
 /// Rows in every page but the first.
 const PAGE: i32 = 5000;
@@ -50,8 +50,8 @@ pub struct Limits {
     pub results_max: usize,
     /// Maximum number of rows read from one table, matching or not.
     pub rows_max: usize,
-    /// Searches that take at least this long have the rows of their terms counted, so that the next search
-    /// can choose better terms.
+    /// After a search that took at least this long, the rows of its terms are counted, so that the next
+    /// search can choose better terms.
     pub count_after: Duration,
 }
 
@@ -64,11 +64,11 @@ impl Default for Limits {
 /// A path that is a metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The full path, components joined by dots.
+    /// The full path; its components are separated by dots.
     pub path: String,
-    /// Whether it is the name of a metric.
+    /// Whether the path is the name of a metric.
     pub leaf: bool,
-    /// Whether it is a directory.
+    /// Whether the path is a directory.
     pub branch: bool,
 }
 
@@ -186,7 +186,7 @@ impl Search<'_> {
         Ok(names)
     }
 
-    /// Runs one query: first a small page, then the rest of the token ring in parts.
+    /// Runs one query: reads a small first page, then the rest of the token ring in parts.
     async fn run(
         &self,
         table: &'static str,

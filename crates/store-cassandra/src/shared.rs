@@ -17,13 +17,13 @@ use crate::scan::TokenRange;
 use crate::schema::{self, Severity};
 use crate::store::CassandraStore;
 
-/// Most differences that a status lists as reasons why features are off.
+/// Maximum number of differences that a status lists as reasons why features are off.
 const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
-/// What an operator can do about a node that cannot be reached. A node whose disk is full ends, or it runs on
-/// without listening.
+/// What an operator can do about a node that cannot be reached. A node whose disk is full either exits or
+/// keeps running without accepting connections.
 const ADVICE: &str = "Where a node has ended or hangs, look at its log; if the disk of its data or commit log is full, \
                       make space; then start it again, even if its process still runs";
 

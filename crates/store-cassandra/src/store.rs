@@ -49,8 +49,8 @@ pub struct CassandraStore {
 }
 
 impl CassandraStore {
-    /// Starts to connect in the background and returns at once. Calls fail with `Unavailable` until
-    /// a node answers. Must be called inside the runtime that will use the store.
+    /// Starts connecting in the background and returns at once. Calls fail with `Unavailable` until a node
+    /// answers. Must be called inside the runtime that will use the store.
     ///
     /// `identity` is the writer identity of this daemon, which is kept in its data directory.
     ///
@@ -133,8 +133,8 @@ impl CassandraStore {
         self.clusters.timestamps.continue_after(last_us);
     }
 
-    /// Says that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of another writer:
-    /// the data directory is a copy of that writer's, which may send the same rows.
+    /// Declares that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of
+    /// another writer: the data directory is a copy of that writer's, which may send the same rows.
     pub fn set_former_writer(&self, identity: WriterIdentity, until_us: i64) {
         self.identity.set_former(identity, until_us);
     }

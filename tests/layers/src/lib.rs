@@ -1,6 +1,6 @@
-//! Checks of the workspace itself, run by CI: which crate may depend on which ([`layers`]), dependencies
-//! that nobody uses ([`unused`]), licences, sources and duplicates of crates from outside ([`deny`]), and files that are
-//! too long ([`length`]).
+//! Checks of the workspace itself, run by CI: which crate may depend on which ([`layers`]), dependencies that
+//! no code uses ([`unused`]), licences, sources and duplicates of external crates ([`deny`]), and files that
+//! are too long ([`length`]).
 //!
 //! The checks read `cargo metadata` and return one message per problem. Start at `tests/workspace.rs`.
 

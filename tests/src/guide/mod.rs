@@ -1,6 +1,6 @@
-//! The guides of `docs/`: their fenced blocks ([`page`]), and a reader that types what they say ([`Reader`]).
+//! The guides of `docs/`: their fenced blocks ([`page`]), and a reader that runs their commands ([`Reader`]).
 //!
-//! The first words behind the fence say what a block is:
+//! The words after the opening fence define how the tests treat a block:
 //!
 //! | fence | what the tests do |
 //! |---|---|

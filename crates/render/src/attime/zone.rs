@@ -77,7 +77,7 @@ impl TimeZone {
         Some(seconds - (utc(shown)? - utc(beginning)?))
     }
 
-    /// Whether clocks show summer time.
+    /// Whether summer time is in effect.
     pub(crate) fn is_summer_time(&self, seconds: i64) -> bool {
         jiff::Timestamp::from_second(seconds).is_ok_and(|moment| self.0.to_offset_info(moment).dst().is_dst())
     }

@@ -39,9 +39,9 @@ impl SpooledSlice {
 pub struct Chunk {
     /// The slices.
     pub slices: Vec<SpooledSlice>,
-    /// The newest timestamp of their segment, in microseconds since the epoch. All slices may be sent under
-    /// it: later slices of a metric have later timestamps, and the value is the same whenever the segment
-    /// is sent again.
+    /// The newest timestamp of their segment, in microseconds since the epoch. All slices may be sent with
+    /// it: later slices of a metric have later timestamps, and the value is the same whenever the segment is
+    /// sent again.
     pub timestamp_us: i64,
     /// The position after the chunk, for the next call of [`crate::Spool::next_chunk`].
     pub end: Position,
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// The id after this one; the largest id stays.
+/// The id after this one; for the largest id, that id itself.
 fn next_id(id: Id) -> Id {
     u128::from_be_bytes(id).saturating_add(1).to_be_bytes()
 }

@@ -208,7 +208,8 @@ impl Database {
         Ok(())
     }
 
-    /// Drops one of the segments of arrived slices. Its number is used again, so no slice may remain.
+    /// Drops one of the segments of arrived slices. The number will be reused, so no slice of the segment may
+    /// remain.
     pub(super) fn drop_arrived(&self, number: u32) -> fjall::Result<()> {
         let (first, end) = (Key::first(number, [0; 16]), Key::end(number));
         self.slices.tree.drop_range(first.bytes()..=end.bytes())?;

@@ -301,7 +301,7 @@ impl Spool {
         self.shared.commit(&[], &[])
     }
 
-    /// Bytes that the spool takes on the disk. Reads the whole directory, so do not call it per commit.
+    /// Disk space that the spool uses, in bytes. Reads the whole directory, so do not call it per commit.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.disk_bytes()
     }
