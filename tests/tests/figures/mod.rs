@@ -1,6 +1,6 @@
-//! Measurements, not tests: speed and cost of the daemon on one real node, compared with BigGraphite and with a
-//! bare client; and the points lost by a kill. Each takes minutes and needs the machine for itself, so they are
-//! ignored unless requested:
+//! Measurements, not tests: speed and cost of the daemon on one real node, compared with BigGraphite and with
+//! a bare client; and the points lost by a kill. Each takes minutes and must not share the machine with other
+//! work, so they are ignored unless requested:
 //!
 //! ```sh
 //! cargo build --release --locked -p plumbago
@@ -76,7 +76,7 @@ fn unsent(daemon: &Daemon) -> u64 {
     daemon.counters().sum("plumbago_spool_pending_rows")
 }
 
-/// Wall time of some work, and the processor time of a process meanwhile, both in seconds.
+/// Wall time of some work, and the processor time that a process used meanwhile, both in seconds.
 struct Took {
     seconds: f64,
     cpu: f64,

@@ -21,7 +21,7 @@ use super::table;
 
 /// A whole minute.
 const NOW: i64 = 1_790_000_040;
-/// Longest time between two frames, in milliseconds, that still looks smooth.
+/// Longest time between two frames, in milliseconds, with which a movement still looks smooth.
 const FRAME_MAX: f64 = 33.0;
 /// Number of points that are sent in one write.
 const PART: usize = 100_000;
