@@ -60,7 +60,7 @@ fn number(ledger: &Value, field: &str) -> u64 {
     ledger[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {ledger}"))
 }
 
-/// A field of the line about aggregation in the daemon's status.
+/// A field of the object `aggregation` in the ledger.
 pub(crate) fn line(daemon: &Daemon, field: &str) -> u64 {
     number(&ledger(daemon)["aggregation"], field)
 }

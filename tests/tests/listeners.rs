@@ -71,8 +71,8 @@ fn streams_of_zlib_and_liblz4() {
     daemon.stop_well();
 }
 
-/// carbon-c-relay with every transport that it was compiled with. Debian's package supports no compression.
-/// `PLUMBAGO_TEST_CARBON_C_RELAY` may name a program that has them.
+/// carbon-c-relay with every transport that it was compiled with. Debian's package has none of the compressed
+/// transports. `PLUMBAGO_TEST_CARBON_C_RELAY` may name a program that has them.
 #[test]
 fn carbon_c_relay_with_its_transports() {
     let given = std::env::var_os("PLUMBAGO_TEST_CARBON_C_RELAY").map(PathBuf::from);

@@ -89,7 +89,7 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
     second.stop_well();
 }
 
-/// The total size of the files below a directory.
+/// The sizes of the segment files below a directory, in bytes.
 fn walk(dir: &std::path::Path) -> Vec<u64> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut sizes = Vec::new();

@@ -1,5 +1,5 @@
-//! The names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table of one of them is
-//! damaged.
+//! Keeps the names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table
+//! of one of them is damaged.
 //!
 //! The copy is written in the same batches. It is read only where the names are damaged. A directory of an older
 //! version gets its copy in the background ([`fill_copy`]).
@@ -15,12 +15,12 @@ use crate::errors::{host_error, write_error};
 use crate::open::Open;
 use crate::store::{Core, lock};
 
-/// Row of the catalogue which says that the copy has all names.
+/// Key of the catalogue row that marks the copy as complete.
 const COPY_IS_WHOLE: &str = "names-copy";
-/// Names that one batch copies.
+/// Number of names that one batch copies.
 const COPIED_AT_ONCE: usize = 10_000;
 
-/// Both keyspaces.
+/// The keyspaces of the names and of their copy.
 pub(crate) struct Names {
     pub(crate) rows: Keyspace,
     pub(crate) copy: Keyspace,
@@ -37,7 +37,7 @@ impl Names {
         batch.remove(&self.copy, name);
     }
 
-    /// Notes that the copy has all names. Called while there are no names yet.
+    /// Records that the copy has all names. Called while there are no names yet.
     ///
     /// # Errors
     /// If the database cannot be written.
@@ -66,7 +66,7 @@ impl Names {
         Ok(())
     }
 
-    /// The row of a name, from the copy if the names are damaged there.
+    /// The row of a name, read from the copy if the names are damaged at this place.
     pub(crate) fn get(&self, name: &str, damage: &DamageReporter) -> Option<fjall::Slice> {
         self.rows.get(name).unwrap_or_else(|error| {
             damage.report(&self.rows, &name, &error);
@@ -80,11 +80,11 @@ impl Names {
         pressure::rotate_when_full(&self.copy, max_bytes)
     }
 
-    /// Visits names in order, from `from` on. Takes those in damaged blocks from the copy. Stops when `visit` returns
-    /// `false`. Returns the damage that it met.
+    /// Visits names in order, from `from` on. Names in damaged blocks are read from the copy. Stops when
+    /// `visit` returns `false`. Returns the damage that it found.
     pub(crate) fn scan(&self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Met {
         let mut met = Met::default();
-        // While this is set, the names from this key up to the next readable one are taken from the copy.
+        // While this is set, the names from this key up to the next readable one are read from the copy.
         let gap = std::cell::RefCell::new(None::<Vec<u8>>);
         let places = std::cell::Cell::new(0);
         let mut stopped = false;
@@ -133,14 +133,14 @@ impl Names {
     }
 }
 
-/// Damage that a scan of names met.
+/// Damage that a scan of names found.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Met {
-    /// Damaged places of the names.
+    /// Number of damaged places in the names.
     pub(crate) places: u64,
-    /// Names taken from the copy.
+    /// Number of names that were read from the copy.
     pub(crate) restored: u64,
-    /// Damaged places of the copy.
+    /// Number of damaged places in the copy.
     copy_places: u64,
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn is_whole(open: &Open) -> bool {
     open.system.get(COPY_IS_WHOLE).is_ok_and(|row| row.is_some())
 }
 
-/// Copies all names to the copy, if that was not done yet. For directories of older versions.
+/// Copies all names to the copy, if this was not done yet. Directories of older versions need this.
 ///
 /// # Errors
 /// If the database cannot be written.

@@ -27,26 +27,26 @@ const WRITE_TABLES_MAX: Duration = Duration::from_secs(5);
 const STAGE_PREFIX: &str = "stage/";
 const BUCKET_PREFIX: &str = "bucket/";
 const COMMITS: &str = "commits";
-/// A file that a repair leaves behind when it has taken tables out.
+/// The name of a file that a repair creates if it has removed tables.
 const RESCUED: &str = plumbago_fjall_host::RESCUED;
 const KEEPER_PREFIX: &str = "keeper.";
-/// The number of new keyspaces after which the database is opened again. fjall's list of keyspaces takes 66 MB after
-/// 250 of them (measured); see [`Open::is_worn`].
+/// The number of new keyspaces after which the database is reopened. fjall's list of keyspaces uses 66 MB
+/// after 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
 const LAYER_PREFIX: &str = "points.";
-/// Slots in a block of a coarse bucket that is past.
+/// Number of slots in a block of a past coarse bucket.
 const PAST_SLOTS: u32 = 128;
-/// A bucket is past once it ended this many seconds ago.
+/// A bucket is past if it ended at least this many seconds ago.
 const PAST_AFTER: i64 = 86_400;
 
 pub(crate) struct Open {
     dir: PathBuf,
     pub(crate) fjall: fjall::Database,
-    /// Rows of the catalogue.
+    /// The keyspace of the catalogue.
     pub(crate) system: Keyspace,
     pub(crate) state: Keyspace,
     pub(crate) names: Names,
-    /// Set when a read has met damage in the names; see [`crate::rebuild`].
+    /// Set when a read has found damage in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
     pub(crate) catalogue: RwLock<Catalogue>,
@@ -58,7 +58,7 @@ pub(crate) struct Open {
     pub(crate) deleted_in_merge: Mutex<Option<Vec<Deletion>>>,
     /// The number of the newest commit.
     commits: AtomicU64,
-    /// Keyspaces created since the database was opened; see [`Open::is_worn`].
+    /// Number of keyspaces created since the database was opened; see [`Open::is_worn`].
     created: AtomicUsize,
     /// Set when the database is about to be closed: long operations stop.
     pub(crate) closing: AtomicBool,
@@ -96,7 +96,7 @@ impl Open {
             let text = "it holds the catalogue, which was written anew from its second copy; nothing is lost";
             core.damage.found(damaged, 1, text);
         }
-        // A repair has taken tables out: restore their rows from copies.
+        // A repair has removed tables: restore their rows from copies.
         let rescued = core.dir.join(RESCUED);
         let is_rescued = rescued.exists();
         let newest = system.get(COMMITS).map_err(|error| read_error("read the catalogue", error))?;
@@ -145,7 +145,7 @@ impl Open {
                 StoreError::with(ErrorKind::Unavailable, format!("remove {}", rescued.display()), error)
             })?;
         }
-        // After damage, a keyspace that no bucket names may be all that is left of some points.
+        // After damage, a keyspace that no bucket names may contain the only remaining rows of some points.
         if is_sound {
             open.drop_orphans()?;
         }
@@ -155,7 +155,7 @@ impl Open {
         Ok(open)
     }
 
-    /// Numbers a commit, by a row in its batch. The caller holds `writer`.
+    /// Gives a commit the next number, which is a row in its batch. The caller holds `writer`.
     pub(crate) fn number_commit(&self, batch: &mut fjall::OwnedWriteBatch) -> u64 {
         let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         batch.insert(&self.system, COMMITS, number.to_be_bytes());
@@ -220,13 +220,14 @@ impl Open {
             .map_err(|error| write_error(format!("open keyspace {name}"), error))
     }
 
-    /// True if the database should be opened again. Until then fjall keeps every version of its list of keyspaces, so
-    /// that n changes take n² kB.
+    /// Whether the database should be reopened. Until then fjall keeps every version of its list of
+    /// keyspaces, so n changes use about n² kB.
     pub(crate) fn is_worn(&self) -> bool {
         self.created.load(Ordering::Relaxed) >= CREATED_MAX
     }
 
-    /// Deletes keyspaces of layers that no bucket names. They are left by an interrupted merge or expiry.
+    /// Deletes keyspaces of layers that no bucket names. An interrupted merge or expiry leaves such
+    /// keyspaces.
     fn drop_orphans(&self) -> Result<(), StoreError> {
         let catalogue = read(&self.catalogue);
         let known: Vec<&str> = catalogue.layers().map(|layer| &**layer.keyspace.name()).collect();
@@ -258,8 +259,8 @@ impl Open {
                 continue;
             }
             let is_past = stage.end_of(number) * u64::from(key.stage.resolution) < past;
-            // Windows that close one after the other get a row each. In a past bucket no more windows close: what is
-            // written there is the history of a metric, or a rare late point.
+            // Windows that close one after the other get separate rows. In a past bucket no more windows
+            // close: only the history of a metric, or a rare late point, is written there.
             let block_slots = if key.coarse && is_past { block_slots.max(PAST_SLOTS) } else { block_slots };
             let kind = Kind::Fresh { block_slots, since: core.clock.now() };
             let layer = Arc::new(self.create_layer(&stage, number, kind, core.clock.now())?);
@@ -344,11 +345,11 @@ impl Open {
         Ok(())
     }
 
-    /// Deletes keyspaces. Their files go with the last handle.
+    /// Deletes keyspaces. Their files are deleted with the last handle.
     ///
-    /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the highest one
-    /// that it finds. If a keyspace gets the id of a deleted one, the next start takes it for deleted. So an empty
-    /// keyspace with the highest id is kept.
+    /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the
+    /// highest one that it finds. If a keyspace gets the id of a deleted one, the next start treats it as
+    /// deleted. So an empty keyspace with the highest id is kept.
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)

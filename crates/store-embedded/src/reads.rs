@@ -1,7 +1,7 @@
 //! Keeps the day on which each metric was last read: two bytes in the row of its name.
 //!
-//! The days help an operator to find metrics that nobody looks at. Nothing else depends on them. They are not in the
-//! copy of the names: a name that was restored from its copy has none.
+//! The days help an operator to find metrics that are never read. Nothing else depends on them. They are not
+//! in the copy of the names: a name that was restored from the copy has no day.
 
 use std::sync::Mutex;
 
@@ -17,22 +17,23 @@ use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::store::{Core, EmbeddedStore, lock, run_blocking};
 
-/// The row of the catalogue with the first day on which reads were noted.
+/// The row of the catalogue with the first day on which reads were recorded.
 const SINCE: &str = "reads-since";
 const DAY: i64 = 86_400;
-/// Metrics that one batch notes. Others that create or delete metrics wait meanwhile.
+/// Number of metrics whose reads one batch records. Meanwhile, the creation and deletion of metrics has to
+/// wait.
 const NOTED_AT_ONCE: usize = 1000;
-/// Size of the table of metrics that are known to be noted today, so that they are not looked up again. It takes 1 MiB.
-/// Must be a power of two.
+/// Size of the table of metrics whose reads are known to be recorded today, so that they are not looked up
+/// again. It uses 1 MiB. Must be a power of two.
 const PLACES: usize = 1 << 17;
 
-/// Metrics that were noted today. Several metrics share a place in the table, and the last one takes it over; only the
-/// rows are complete.
+/// The metrics whose reads were recorded today. Several metrics share a place in the table, and the last one
+/// replaces the others; only the rows are complete.
 #[derive(Debug, Default)]
 pub(crate) struct NotedToday(Mutex<(u16, Vec<u64>)>);
 
 impl NotedToday {
-    /// The metrics that are not known to be noted for this day.
+    /// The metrics whose reads are not known to be recorded for this day.
     fn missing<'a>(&self, day: u16, metrics: &'a [(MetricId, String)]) -> Vec<&'a (MetricId, String)> {
         let known = lock(&self.0);
         let is_known = |id: &MetricId| known.0 == day && known.1.get(place(id)) == Some(&short(id));
@@ -75,7 +76,7 @@ fn day_of(time: i64) -> u16 {
     (time / DAY).clamp(0, i64::from(u16::MAX)) as u16
 }
 
-/// Notes that metrics are read on the day of `now`. Names that are not in the store yet are left out.
+/// Records that metrics are read on the day of `now`. Names that are not in the store yet are left out.
 fn note(core: &Core, open: &Open, metrics: &[(MetricId, String)], now: i64) -> Result<(), StoreError> {
     let day = day_of(now);
     let mut metrics = core.noted.missing(day, metrics);
@@ -90,7 +91,7 @@ fn note(core: &Core, open: &Open, metrics: &[(MetricId, String)], now: i64) -> R
 }
 
 fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16) -> Result<(), StoreError> {
-    // Without the lock, the note could bring a name back that is deleted meanwhile.
+    // Without the lock, the record could restore a name that is deleted meanwhile.
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     let mut noted = Vec::with_capacity(metrics.len());
@@ -113,8 +114,8 @@ fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16
     Ok(())
 }
 
-/// Notes the first day of the notes, unless it is known. If the row is damaged, the day stays unknown, which is no reason to
-/// refuse a start.
+/// Records the first day of the records, unless it is known. If the row is damaged, the day stays unknown,
+/// which is no reason to refuse a start.
 ///
 /// # Errors
 /// If the database cannot be written.
@@ -133,7 +134,7 @@ pub(crate) fn last_read(row: &NameRow) -> Option<u32> {
     (row.read_on > 0).then(|| start_of(u32::from(row.read_on)))
 }
 
-/// The start of the day from which on reads were noted, in seconds since the epoch.
+/// The start of the day from which on reads were recorded, in seconds since the epoch.
 pub(crate) fn noted_since(open: &Open) -> Option<u32> {
     let row = open.system.get(SINCE).ok().flatten()?;
     Some(start_of(u32::from_le_bytes(row.as_ref().try_into().ok()?)))

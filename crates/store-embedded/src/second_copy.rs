@@ -1,5 +1,5 @@
-//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are tiny, so
-//! one wrong byte could lose all of them, and with them the way to all points.
+//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are
+//! tiny, so one wrong byte could make all of them unreadable, and thereby all points unreachable.
 //!
 //! The file is the line `plumbago-catalogue 1`, then for each row: the keyspace (`s` or `c`), u32 lengths of key and
 //! value, key, value; then the CRC-32 of everything before it. It is written after each change and compared at each
@@ -19,19 +19,20 @@ const FILE: &str = "catalogue-copy";
 const TITLE: &[u8] = b"plumbago-catalogue 1\n";
 const SYSTEM: u8 = b's';
 const CONFIGS: u8 = b'c';
-/// The row which says that a later keyspace of the catalogue has all rows.
+/// Key of the row that marks a later keyspace of the catalogue as complete.
 const WHOLE: &str = "whole";
 /// Rows that are not copied, by the prefix of their key.
 const NOT_COPIED: [&[u8]; 4] = [b"commits", b"held", b"hidden/", b"whole"];
 
-/// A row: its keyspace, key and value.
+/// A row: the letter of its keyspace, its key and its value.
 type Row = (u8, Vec<u8>, Vec<u8>);
 
 fn path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
-/// Writes the copy if it differs from the rows. A failure is only logged: the rows themselves are sound.
+/// Writes the copy if it differs from the rows. A failure is only logged, because the rows themselves are
+/// undamaged.
 pub(crate) fn refresh(dir: &Path, system: &Keyspace, configs: &Keyspace) {
     let Some(mut rows) = rows_of(SYSTEM, system) else { return };
     rows.extend(rows_of(CONFIGS, configs).unwrap_or_default());
@@ -146,8 +147,8 @@ pub(crate) fn open_system(
     Ok((anew, Some(newest)))
 }
 
-/// Adds rows of the catalogue that only the copy has, if all keyspaces that they name exist. For a database that lost
-/// some of its newest rows, or tables. Does nothing without a copy.
+/// Adds rows of the catalogue that only the copy has, if all keyspaces that they name exist. A database that
+/// lost some of its newest rows or its tables needs this. Does nothing without a copy.
 ///
 /// # Errors
 /// `Corrupt` if the copy is damaged.
@@ -169,8 +170,8 @@ pub(crate) fn restore_catalogue(
     fill(fjall, system, &rows)
 }
 
-/// Adds configurations that only the copy has. They are never removed, so such a row was lost. A copy that cannot be
-/// read is ignored: it is written again.
+/// Adds configurations that only the copy has. They are never removed, so such a row was lost. A copy that
+/// cannot be read is ignored, because it is written again later.
 ///
 /// # Errors
 /// If the rows cannot be written.

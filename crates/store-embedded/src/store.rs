@@ -1,4 +1,4 @@
-//! The store: its open database, and opening it again after a failed write.
+//! The store: keeps the database open, and reopens it after a failed write.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,8 @@ use crate::open::Open;
 use crate::reads::NotedToday;
 use crate::stats::Stats;
 
-/// Reads of at most this many rows run on the calling thread: passing them to another would take longer.
+/// Reads of at most this many rows run on the calling thread: passing them to another thread would take
+/// longer.
 const INLINE_ROWS: u64 = 64;
 
 /// Larger reads are divided among threads, in parts of at least this many ranges.
@@ -31,7 +32,7 @@ const RANGES_PER_READER: usize = 64;
 
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Points, state rows and metadata on the local disk. Clones share it.
+/// Points, state rows and metadata on the local disk. Clones share the same store.
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) core: Arc<Core>,
@@ -47,13 +48,13 @@ pub(crate) struct Core {
     pub(crate) host: Host<Open>,
     /// Ranges of ids whose state rows were damaged at the start.
     pub(crate) state_gaps: Mutex<Vec<(MetricId, MetricId)>>,
-    /// The damaged files that held them.
+    /// The damaged files that contained these state rows.
     pub(crate) state_files: Mutex<Vec<PathBuf>>,
     /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
     /// The metrics whose reads were noted today.
     pub(crate) noted: NotedToday,
-    /// A checkpoint is noted, so the next change has to remove the note first.
+    /// Whether a checkpoint is recorded. The next change then has to remove the record first.
     has_checkpoint: Mutex<bool>,
 }
 
@@ -61,8 +62,8 @@ impl EmbeddedStore {
     /// Opens or creates the store in `dir`.
     ///
     /// # Errors
-    /// `Unavailable` when the directory is in use or the disk fails, `Invalid` for a newer or foreign
-    /// format, `Corrupt` when a damaged file keeps it from opening; the message names the file.
+    /// `Unavailable` if the directory is in use or the disk fails, `Invalid` if the format is newer or
+    /// foreign, `Corrupt` if a damaged file prevents opening; the message names the file.
     pub fn open(
         dir: impl AsRef<Path>,
         config: Config,
@@ -118,11 +119,11 @@ impl EmbeddedStore {
         self.core.host.trouble()
     }
 
-    /// Holds the store's files as they are now, by links in the new directory `links` on the same file system. Commits
-    /// and reads continue. For backups.
+    /// Preserves the present files of the store by hard links in the new directory `links`, which must be on
+    /// the same file system. Commits and reads continue. For backups.
     ///
     /// # Errors
-    /// `Unavailable` if the disk fails or the store is being opened again, `Closed` after [`Self::close`].
+    /// `Unavailable` if the disk fails or the store is being reopened, `Closed` after [`Self::close`].
     pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, StoreError> {
         let open = self.core.open()?;
         // No keyspace may be created or deleted meanwhile.
@@ -145,8 +146,8 @@ impl Core {
         }
     }
 
-    /// The open database for changes. Checks the room on the disk, and opens the database again after a
-    /// failed write. A noted checkpoint no longer fits from now on.
+    /// The open database for changes. Checks the free disk space, and reopens the database after a failed
+    /// write. A recorded checkpoint is invalid from now on.
     pub(crate) fn open_to_write(&self) -> Result<Arc<Open>, StoreError> {
         let open = self.open_to_note()?;
         let mut has_checkpoint = lock(&self.has_checkpoint);
@@ -157,19 +158,19 @@ impl Core {
         Ok(open)
     }
 
-    /// The same for notes that no checkpoint has.
+    /// Like [`Self::open_to_write`], for records that are not part of checkpoints.
     pub(crate) fn open_to_note(&self) -> Result<Arc<Open>, StoreError> {
         self.check_room()?;
         if self.host.is_broken() { self.reopen() } else { self.open() }
     }
 
-    /// The open database for a sync. After a failed write it is opened again first: a sync must not pass
-    /// over rows that the failure lost.
+    /// The open database for a sync. After a failed write it is reopened first, because a sync must not
+    /// succeed if the failure lost rows.
     fn open_to_sync(&self) -> Result<Arc<Open>, StoreError> {
         if self.host.is_broken() { self.reopen() } else { self.open() }
     }
 
-    /// Notes a failed write, after which the database must be opened again.
+    /// Records a failed write, after which the database must be reopened.
     pub(crate) fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error) = &result
             && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
@@ -180,8 +181,8 @@ impl Core {
         result
     }
 
-    /// Refuses writes while there is still some room. fjall writes tables in the background and stops for
-    /// good when that fails.
+    /// Refuses writes before the disk is completely full. fjall writes tables in the background and stops
+    /// permanently if that fails.
     fn check_room(&self) -> Result<(), StoreError> {
         let path = self.dir.display();
         let free = space::free_at(&self.dir).ok_or_else(|| {
@@ -199,7 +200,7 @@ impl Core {
         Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
-    /// Opens the database again; reads and commits wait meanwhile.
+    /// Reopens the database; reads and commits wait meanwhile.
     pub(crate) fn renew(&self) -> Result<(), StoreError> {
         self.host.renew();
         self.reopen().map(drop)
@@ -210,7 +211,7 @@ impl Core {
             return self.host.get().map_err(host_error);
         };
         let open = Open::from_disk(self, opening.database().clone())?;
-        // The cache may have columns from a failed write, whose rows may be gone now.
+        // The cache may have columns from a failed write, whose rows may be lost now.
         self.columns.clear();
         let newest = open.newest_commit();
         opening.finish(open, newest).map_err(host_error)
@@ -283,7 +284,8 @@ impl FlushStore for EmbeddedStore {
         match self.core.watch(rebuilt) {
             Ok(()) if state || names => self.core.renew(),
             Ok(()) => Ok(()),
-            // For example on a full disk. The start continues, and the next one tries again.
+            // This can happen on a full disk, for example. The start continues, and the next start tries
+            // again.
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -430,7 +432,7 @@ impl fmt::Debug for EmbeddedStore {
     }
 }
 
-// A panic in another thread leaves the guarded values whole: they are replaced, not edited.
+// A panic in another thread leaves the guarded values consistent, because they are replaced, not modified.
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
