@@ -1,7 +1,8 @@
 //! The durable log of the open intervals, in a journal of its own.
 //!
-//! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All records of an
-//! interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md` describes them.
+//! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All
+//! records of an interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md`
+//! describes them.
 
 use plumbago_journal::{Journal, JournalError, JournalWriter};
 

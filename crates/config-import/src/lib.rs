@@ -1,5 +1,5 @@
-//! Settings of carbon, go-carbon, BigGraphite and graphite-web, read as settings of Plumbago. Pure: texts in, settings and
-//! remarks out. Python files are read, never run.
+//! Settings of carbon, go-carbon, BigGraphite and graphite-web, read as settings of Plumbago. Pure: texts in,
+//! settings and remarks out. Python files are read, never run.
 //!
 //! Must not know: files, the command line, the daemon's own configuration beyond the names of its keys. Start at
 //! [`import`].

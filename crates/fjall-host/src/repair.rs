@@ -140,7 +140,8 @@ fn cut(path: &Path, len: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// An unused path in the same directory, with the reason for the copy in it. fjall does not treat a file with this name as a log.
+/// An unused path in the same directory, with the reason for the copy in it. fjall does not treat a file with
+/// this name as a log.
 pub(crate) fn free_name(file: &Path, why: &str) -> PathBuf {
     let mut number = 1;
     loop {

@@ -229,8 +229,8 @@ impl Index {
         }
     }
 
-    /// Passes every tagged series to `visit`, hidden ones included, in any order and without holding the lock. Series that
-    /// are added or removed meanwhile may be missed.
+    /// Passes every tagged series to `visit`, hidden ones included, in any order and without holding the
+    /// lock. Series that are added or removed meanwhile may be missed.
     pub fn for_each_tagged(&self, visit: &mut dyn FnMut(&str)) {
         let mut next = Some(0);
         while let Some(from) = next {

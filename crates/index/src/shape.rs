@@ -73,7 +73,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is inserted and removed, in whatever order, directories have the same shape if and only if they are equal.
+        /// Whatever is inserted and removed, in whatever order, directories have the same shape if and only
+        /// if they are equal.
         #[test]
         fn a_shape_stands_for_what_is_below(
             changes in prop::collection::vec((any::<bool>(), prop::collection::vec(0..3_u8, 1..5)), 0..120),

@@ -32,8 +32,8 @@ impl DoneList {
     /// messages.
     ///
     /// # Errors
-    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was killed, since
-    /// the job continues.
+    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was
+    /// killed, since the job continues.
     pub(crate) fn lock(path: Option<PathBuf>, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
@@ -95,8 +95,8 @@ impl DoneList {
     }
 }
 
-/// The names in a list; `None` if it was made for something else. Lines that cannot be read are ignored: their metrics are
-/// stored again, which changes nothing.
+/// The names in a list; `None` if it was made for something else. Lines that cannot be read are ignored:
+/// their metrics are stored again, which changes nothing.
 fn read(path: &Path, made_for: &Value) -> Option<HashSet<String>> {
     let mut lines = BufReader::new(fs::File::open(path).ok()?).lines().map_while(Result::ok);
     let first: Value = serde_json::from_str(&lines.next()?).ok()?;

@@ -1,8 +1,9 @@
 //! Jobs that keep a store clean, and the verbs and questions of the command line that work on a store.
 //!
-//! * **Jobs** ([`job::Job`]) remove empty directories and create missing ones ([`directories`]), delete rows that no reader
-//!   can use ([`rows`]) and metrics that no longer get points ([`expire`]), and correct windows that differ from their raw
-//!   slots ([`windows`]). `jobs` lists them, [`schedule`] starts them, and `drive` is the loop that they share.
+//! * **Jobs** ([`job::Job`]) remove empty directories and create missing ones ([`directories`]), delete rows
+//!   that no reader can use ([`rows`]) and metrics that no longer get points ([`expire`]), and correct
+//!   windows that differ from their raw slots ([`windows`]). `jobs` lists them, [`schedule`] starts them, and
+//!   `drive` is the loop that they share.
 //! * **Verbs** ([`verb`]) carry out commands. A daemon runs them as jobs ([`runs`]). Each has a file in
 //!   [`verbs`]; large ones have a module beside it. These store whisper files ([`import`]), the history of a
 //!   KairosDB ([`kairosdb`]), of another Graphite server ([`graphite`]) and of another store

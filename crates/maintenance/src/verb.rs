@@ -2,8 +2,8 @@
 //! ([`crate::runs`]). If there is no such daemon, the process of the command runs the verb itself. In both
 //! cases the code is the same, with the same [`Work`].
 //!
-//! To add one: a file in `verbs` with a type that implements [`Verb`], a line in [`crate::verbs::CATALOGUE`], and a file
-//! in the binary's `commands` (`docs/decisions/jobs.md`).
+//! To add one: a file in `verbs` with a type that implements [`Verb`], a line in [`crate::verbs::CATALOGUE`],
+//! and a file in the binary's `commands` (`docs/decisions/jobs.md`).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

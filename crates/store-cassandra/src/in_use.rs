@@ -26,8 +26,8 @@ impl CassandraStore {
         &self.config.keyspace
     }
 
-    /// Returns whether both stores use the same tables for points: their keyspaces have the same name, and their clusters
-    /// have a node in common.
+    /// Returns whether both stores use the same tables for points: their keyspaces have the same name, and
+    /// their clusters have a node in common.
     ///
     /// # Errors
     /// `Unavailable` if one of them is not connected.

@@ -91,8 +91,8 @@ impl Tables {
         self.cluster.session().await
     }
 
-    /// Like `get`, for a write. If the table cannot be used, it is reported. If the role may not write to it, every call
-    /// fails for a while, as for a missing table.
+    /// Like `get`, for a write. If the table cannot be used, it is reported. If the role may not write to it,
+    /// every call fails for a while, as for a missing table.
     pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
         if let Some(why) = self.denial(table) {
             let operation =

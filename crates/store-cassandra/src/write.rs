@@ -131,8 +131,8 @@ impl PointWriter {
         self.write_runs_as(self.identity.former_at(timestamp_us), batch, timestamp_us, nodes).await
     }
 
-    /// Counts the rows of a batch by the nodes that keep them, given by their host ids, and writes nothing. A row counts
-    /// for each of its replicas, and not at all if they are not known.
+    /// Counts the rows of a batch by the nodes that keep them, given by their host ids, and writes nothing. A
+    /// row counts for each of its replicas, and not at all if they are not known.
     ///
     /// # Errors
     /// If there is no connection.

@@ -205,8 +205,8 @@ impl SlotWindow {
 }
 
 /// Merges this writer's row of a slot with the windows of the others. First `same_replica` is merged with it. Then the
-/// other replica wins if it counts more slots than the result, or the same number if [`OtherReplica::wins_ties`] is set.
-/// Returns `None` if there is no window.
+/// other replica wins if it counts more slots than the result, or the same number if
+/// [`OtherReplica::wins_ties`] is set. Returns `None` if there is no window.
 pub fn merge_with_others(
     method: Aggregation,
     own: WindowRow,

@@ -14,8 +14,8 @@
 //!
 //! In the output, `…` stands for any text, and a line of `…` alone for any number of lines. A comment `<!-- test: stop
 //! NAME -->` ends the program in a terminal as Ctrl-C does, and `<!-- test: run COMMAND -->` and `<!-- test: terminal
-//! NAME WORD COMMAND -->` do what is described in words or stands in a block `by-hand`; the latter waits for a line with
-//! the word.
+//! NAME WORD COMMAND -->` do what is described in words or stands in a block `by-hand`; the latter waits for
+//! a line with the word.
 
 mod page;
 mod reader;

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search, and `PLUMBAGO_FIGURES_RULES` the number of metrics that
-//! get other rules (a hundred thousand each). [`page`], [`operations`] and [`kairosdb`] have sizes of their own. The results
-//! are in `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
-//! test is built with the profile of the tests.
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search, and `PLUMBAGO_FIGURES_RULES` the number
+//! of metrics that get other rules (a hundred thousand each). [`page`], [`operations`] and [`kairosdb`] have
+//! sizes of their own. The results are in `docs/measurements.md`. The daemon is the release binary named
+//! above; code of the store that runs inside the test is built with the profile of the tests.
 
 mod bare;
 mod cleanup;

@@ -1,8 +1,10 @@
-//! Measures the page at `/` in a real Chromium: what it loads, its tree and its search, its plots, and its memory when it is live.
-//! Each group is a test, so that it can be run alone. The last table that is printed has the figures of all groups of the run.
+//! Measures the page at `/` in a real Chromium: what it loads, its tree and its search, its plots, and its
+//! memory when it is live. Each group is a test, so that it can be run alone. The last table that is printed
+//! has the figures of all groups of the run.
 //!
-//! Sizes, by environment variables `PLUMBAGO_FIGURES_…`: `SEARCH` names to search (a million; ten million have a target of
-//! their own), `DIRECTORY` and `COMPOSER` names in a directory (100,000 and 10,000), `REFRESHES` of live panels (500).
+//! Sizes, by environment variables `PLUMBAGO_FIGURES_…`: `SEARCH` names to search (a million; ten million
+//! have a target of their own), `DIRECTORY` and `COMPOSER` names in a directory (100,000 and 10,000),
+//! `REFRESHES` of live panels (500).
 
 mod live;
 mod load;

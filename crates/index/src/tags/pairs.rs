@@ -115,8 +115,8 @@ impl Pairs {
         tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
     }
 
-    /// The number of the tag, the value and the series of each pair, from the given number on. Value and series are empty
-    /// for a number that is free.
+    /// The number of the tag, the value and the series of each pair, from the given number on. Value and
+    /// series are empty for a number that is free.
     pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (u32, &str, &Postings)> {
         let pairs = self.pairs.get(from..).unwrap_or_default().iter();
         pairs.map(|pair| (pair.tag, &*pair.value, &pair.series))

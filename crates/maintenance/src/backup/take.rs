@@ -236,8 +236,8 @@ fn copy_all(
     Ok(())
 }
 
-/// Fails if the disk of the backup has no room for `bytes` more. If the data directory is on the same disk, the space that
-/// the store and the journal need to continue must stay free too.
+/// Fails if the disk of the backup has no room for `bytes` more. If the data directory is on the same disk,
+/// the space that the store and the journal need to continue must stay free too.
 fn check_room(directory: &Directory, held: &Held, bytes: u64) -> Result<(), BackupError> {
     let Some(free_bytes) = free_at(directory.path()) else { return Ok(()) };
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();

@@ -41,6 +41,7 @@ pub trait StoreConnector: Send + Sync + Debug {
     /// `directory`.
     ///
     /// # Errors
-    /// If the file has errors, it is the store of this process, or it is in use and cannot be shared, or cannot be opened.
+    /// If the file has errors, it is the store of this process, or it is in use and cannot be shared, or
+    /// cannot be opened.
     async fn open(&self, file: &Path, directory: &Path) -> Result<Box<dyn SourceStore>, VerbError>;
 }

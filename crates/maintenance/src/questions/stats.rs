@@ -21,8 +21,8 @@ const NONE: &str = "none";
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stats {
-    /// The namespaces. A metric belongs to the first whose pattern matches. If the list is empty, all metrics are in one
-    /// namespace, `total`.
+    /// The namespaces. A metric belongs to the first whose pattern matches. If the list is empty, all metrics
+    /// are in one namespace, `total`.
     pub namespaces: Vec<Namespace>,
     /// Whether to add up the bytes too.
     pub bytes: bool,

@@ -9,7 +9,8 @@ pub(super) fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
     }
 }
 
-/// Adds the number of skipped items by reason, with examples of each. `what` is the heading, like "files need attention".
+/// Adds the number of skipped items by reason, with examples of each. `what` is the heading, like "files need
+/// attention".
 pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
     for (reason, count) in &skips.skipped {
         text.push_str(&format!("  {count} {what}: {reason}\n"));

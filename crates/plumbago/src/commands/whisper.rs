@@ -137,8 +137,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, the selection cannot be used, the store or the daemon cannot be reached, or a file cannot
-/// be written.
+/// If the configuration has errors, the selection cannot be used, the store or the daemon cannot be reached,
+/// or a file cannot be written.
 pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;

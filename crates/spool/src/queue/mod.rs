@@ -190,9 +190,9 @@ impl Spool {
         self.shared.hurries.store(true, Ordering::Relaxed);
     }
 
-    /// Lets retained slices expire as if the time were `until_ms` ([`Clock::steady_ms`]). This is the time up to which no
-    /// server is known to have lost rows. Before the first call no slice expires, unless all slices take more than half
-    /// of the limit.
+    /// Lets retained slices expire as if the time were `until_ms` ([`Clock::steady_ms`]). This is the time up
+    /// to which no server is known to have lost rows. Before the first call no slice expires, unless all
+    /// slices take more than half of the limit.
     pub fn release(&self, until_ms: i64) {
         self.shared.released_ms.store(until_ms, Ordering::Relaxed);
     }

@@ -150,8 +150,8 @@ impl Segments {
         kept.map_or(self.sending, |(number, _)| *number)
     }
 
-    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds of the steady clock):
-    /// the first of these segments, and the one after the last.
+    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds of the
+    /// steady clock): the first of these segments, and the one after the last.
     pub(super) fn sent_since(&self, since_us: i64) -> (u32, u32) {
         // The time of the acknowledgement is used, as for retention: rows that were committed long before it,
         // while the server was down, are just as new to the server.
