@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const START: i64 = 1_700_000_000;
-/// Metrics of the test, a tenth of them with tags.
+/// Number of metrics of the test, a tenth of them with tags.
 const METRICS: usize = 3000;
 
 /// The names, and what each slot must have.

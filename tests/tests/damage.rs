@@ -41,7 +41,7 @@ type Model = BTreeMap<String, BTreeMap<i64, f64>>;
 struct Base {
     name: &'static str,
     directory: PathBuf,
-    /// Its files, relative to the directory, by kind.
+    /// The files, relative to the directory, by kind.
     kinds: BTreeMap<String, Vec<PathBuf>>,
 }
 

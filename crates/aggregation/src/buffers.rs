@@ -17,7 +17,7 @@ use crate::restore::{Key, Restored};
 
 /// Memory of a buffer without its name, in bytes.
 const BUFFER_BYTES: usize = 160;
-/// Bytes of a record in the log.
+/// Size of a record in the log, in bytes.
 const RECORD_BYTES: u64 = 16;
 /// The log is not rewritten because of its size while it has fewer bytes than this.
 const LOG_BYTES_MIN: u64 = 16 << 20;

@@ -5,7 +5,7 @@ use plumbago_model::rules::RuleMethod;
 /// An open interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
-    /// Its start, in seconds since the epoch.
+    /// The start, in seconds since the epoch.
     pub(crate) start: u32,
     /// The number of values that arrived for the interval.
     pub(crate) count: u32,

@@ -15,13 +15,13 @@ pub(crate) const LOG: &str = "aggregation_log";
 /// further because points are not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
-    /// Values that rules took. A point counts once for each rule that takes it.
+    /// Number of values that rules took. A point counts once for each rule that takes it.
     pub fed: u64,
-    /// Values of open intervals that were restored from an earlier run.
+    /// Number of values of open intervals that were restored from an earlier run.
     pub recovered: u64,
-    /// Values that could not be aggregated because a limit was reached.
+    /// Number of values that could not be aggregated because a limit was reached.
     pub refused: u64,
-    /// Points that were computed from these values and accepted by the engine.
+    /// Number of points that were computed from these values and accepted by the engine.
     pub derived: u64,
     /// Received points that went no further.
     pub consumed: u64,

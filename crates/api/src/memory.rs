@@ -64,9 +64,9 @@ pub(crate) struct Account {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of the series that the request has read.
+    /// Size of the series that the request has read, in bytes.
     read: usize,
-    /// Bytes taken from the pool.
+    /// Number of bytes taken from the pool.
     held: usize,
     /// Why the last reservation for an evaluation failed; `None` if it succeeded.
     refused: Option<Refused>,

@@ -145,7 +145,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// True if there are no rows.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

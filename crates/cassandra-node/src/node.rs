@@ -76,7 +76,7 @@ impl Node {
         self.process.as_ref().map(Tied::id)
     }
 
-    /// True if the process exists, even if it is frozen.
+    /// Whether the process exists, even if it is frozen.
     pub fn runs(&mut self) -> bool {
         self.process.as_mut().is_some_and(Tied::runs)
     }

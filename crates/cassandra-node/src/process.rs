@@ -55,7 +55,7 @@ impl Tied {
         self.child.id()
     }
 
-    /// True if the process exists, even if it is frozen.
+    /// Whether the process exists, even if it is frozen.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
@@ -130,7 +130,7 @@ pub fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// True if a node can listen on this address, because none of its ports is in use.
+/// Whether a node can listen on this address, because none of its ports is in use.
 pub(crate) fn free(address: Ipv4Addr) -> bool {
     PORTS.iter().all(|port| TcpListener::bind((address, *port)).is_ok())
 }

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 /// or more in a second.
 const RATE: u32 = 600;
 
-/// Names that are looked up in one call.
+/// Number of names that are looked up in one call.
 pub(crate) const AT_ONCE: usize = 100;
-/// Names that are created again in one call.
+/// Number of names that are created again in one call.
 pub(crate) const CREATED_AT_ONCE: usize = 50;
 
 /// The kind of work, with its number of requests per name.

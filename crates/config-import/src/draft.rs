@@ -34,9 +34,9 @@ pub struct Origin {
 /// A setting of Plumbago.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its key, with the sections: `ingest.line.listen`.
+    /// The key, with the sections: `ingest.line.listen`.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: Value,
     /// The places that the setting was derived from.
     pub from: Vec<Origin>,

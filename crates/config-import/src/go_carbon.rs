@@ -39,7 +39,7 @@ impl Key<'_> {
 
 /// A table with its keys.
 struct Section<'a> {
-    /// Its path.
+    /// The path.
     path: String,
     line: usize,
     keys: Vec<Key<'a>>,

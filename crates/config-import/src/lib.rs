@@ -34,9 +34,9 @@ pub enum Format {
 /// A file to import.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its path, as remarks show it. Relative paths in it are resolved against its directory.
+    /// The path, as remarks show it. Relative paths in it are resolved against its directory.
     pub path: String,
-    /// Its content.
+    /// The content.
     pub text: String,
     /// Which program it configures; `None` if this is to be determined from its name and content.
     pub format: Option<Format>,
@@ -57,7 +57,7 @@ impl Program {
     /// All programs.
     pub const ALL: [Self; 3] = [Self::Cache, Self::Relay, Self::Aggregator];
 
-    /// Its section in `carbon.conf`.
+    /// The section in `carbon.conf`.
     pub fn section(self) -> &'static str {
         match self {
             Self::Cache => "cache",

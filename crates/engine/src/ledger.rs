@@ -5,13 +5,13 @@ use crate::stats::{REASONS, Reject, Stats};
 /// What became of the points of one shard, or of all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// Points that `push` and `try_push` have queued.
+    /// Number of points that `push` and `try_push` have queued.
     pub received: u64,
     /// Points restored at the start from state rows and the journal.
     pub recovered: u64,
-    /// Slots in committed flushes.
+    /// Number of slots in committed flushes.
     pub stored: u64,
-    /// Points in queues, heads and lists of the engine.
+    /// Number of points in queues, heads and lists of the engine.
     pub held: u64,
     /// The part of `held` that is still in queues; no shard has applied these points yet.
     pub queued: u64,
@@ -28,7 +28,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Points that the ledger cannot account for. Anything but 0 is a bug.
+    /// Number of points that the ledger cannot account for. Anything but 0 is a bug.
     pub fn missing(&self) -> i128 {
         let came = i128::from(self.received) + i128::from(self.recovered);
         let went = i128::from(self.stored) + i128::from(self.held) + i128::from(self.replaced);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use plumbago_model::ByteSize;
 use plumbago_telemetry::Conditions;
 
-/// Bytes that a metric permanently takes once its head is full, without its name in the index.
+/// Number of bytes that a metric permanently takes once its head is full, without its name in the index.
 const METRIC_BYTES: u64 = 256;
 /// Bytes that a new metric takes temporarily: its first points, its name until it is in the store, and rows
 /// of the store and the journal that are not written yet.
@@ -92,13 +92,13 @@ pub(crate) struct Sample {
 /// happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Points that were received.
+    /// Number of points that were received.
     pub(crate) received: u64,
-    /// Points that the shards have applied.
+    /// Number of points that the shards have applied.
     pub(crate) applied: u64,
-    /// Metrics whose creation has begun.
+    /// Number of metrics whose creation has begun.
     pub(crate) begun: u64,
-    /// Metrics that are in the metadata store.
+    /// Number of metrics that are in the metadata store.
     pub(crate) created: u64,
 }
 

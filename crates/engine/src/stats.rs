@@ -59,21 +59,21 @@ pub(crate) struct Stats {
     pub(crate) received: Counter,
     /// Points restored from state rows and journal at start.
     pub(crate) recovered: Counter,
-    /// Slots in committed flushes.
+    /// Number of slots in committed flushes.
     pub(crate) stored: Counter,
-    /// Points that replaced a slot, or whose stage no longer existed when they were to be stored.
+    /// Number of points that replaced a slot, or whose stage no longer existed when they were to be stored.
     pub(crate) replaced: Counter,
     /// Rejected points, by reason.
     pub(crate) rejected: Vec<Counter>,
-    /// Points in heads, queues and lists.
+    /// Number of points in heads, queues and lists.
     pub(crate) held: Gauge,
-    /// Metrics created.
+    /// Number of metrics created.
     pub(crate) created: Counter,
-    /// Metrics with a head.
+    /// Number of metrics with a head.
     pub(crate) metrics: Gauge,
     /// Flush batches committed.
     pub(crate) flushes: Counter,
-    /// Metrics in committed flushes.
+    /// Number of metrics in committed flushes.
     pub(crate) flushed_metrics: Counter,
     /// The time of a flush or of late work, from its first try until the store has committed it.
     pub(crate) flush_seconds: Histogram,

@@ -41,9 +41,9 @@ pub struct Host<T> {
     slot: RwLock<Option<Arc<T>>>,
     closed: AtomicBool,
     was_open: AtomicBool,
-    /// True if the database accepts no writes until it is reopened.
+    /// Whether the database accepts no writes until it is reopened.
     broken: AtomicBool,
-    /// True if acknowledged commits are missing from the reopened database.
+    /// Whether acknowledged commits are missing from the reopened database.
     lost: AtomicBool,
     /// The number of the newest commit that was acknowledged.
     acknowledged: AtomicU64,
@@ -129,7 +129,7 @@ impl<T: Contents> Host<T> {
         if self.is_broken() { Err(self.refusal()) } else { self.get() }
     }
 
-    /// True while writes are refused, until [`Host::begin`] has reopened the database.
+    /// Whether writes are refused, until [`Host::begin`] has reopened the database.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)
     }

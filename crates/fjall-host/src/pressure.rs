@@ -20,7 +20,7 @@ const RUNS_MAX: usize = 18;
 /// The longest time that a commit waits for the disk before it fails.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// True if a keyspace's unwritten rows take more than `max_bytes` in memory.
+/// Whether a keyspace's unwritten rows take more than `max_bytes` in memory.
 pub fn is_full(keyspace: &Keyspace, max_bytes: u64) -> bool {
     keyspace.tree.active_memtable().size() > max_bytes
 }

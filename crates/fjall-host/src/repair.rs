@@ -19,7 +19,7 @@ pub struct Repair {
     pub copy: PathBuf,
     /// Size of the log file after the cut, in bytes.
     pub kept_bytes: u64,
-    /// Bytes that were cut off. None of them had been synced.
+    /// Number of bytes that were cut off. None of them had been synced.
     pub cut_bytes: u64,
 }
 

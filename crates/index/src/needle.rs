@@ -21,7 +21,7 @@ struct Short {
     length: usize,
     /// The mask with the bits of all its bytes.
     mask: u128,
-    /// Its first and its last byte, repeated.
+    /// The first and its last byte, repeated.
     first: u128,
     last: u128,
 }

@@ -28,7 +28,7 @@ struct Crumb {
     /// The end of its component in the name.
     end: usize,
     directory: u32,
-    /// Its position in its parent directory.
+    /// The position in its parent directory.
     at: At,
     /// The shape that was used to compute the shape of its parent.
     counted: u64,

@@ -133,7 +133,7 @@ fn without_blanks(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// True if the name is certainly in normal form: printable ASCII without tags, without empty components,
+/// Whether the name is certainly in normal form: printable ASCII without tags, without empty components,
 /// and without any character that [`tags::canonical`] treats specially.
 #[inline]
 fn is_plain(name: &[u8]) -> bool {

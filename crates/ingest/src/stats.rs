@@ -191,7 +191,7 @@ impl Stats {
         }
     }
 
-    /// Points received by all listeners.
+    /// Number of points received by all listeners.
     pub fn received(&self) -> u64 {
         self.listeners.iter().map(|one| one.received.get()).sum()
     }
@@ -274,7 +274,7 @@ impl ListenerStats {
         }
     }
 
-    /// Points received.
+    /// Number of points received.
     pub fn received(&self) -> u64 {
         self.received.get()
     }

@@ -33,7 +33,7 @@ pub(crate) fn canonical(name: &str) -> Result<Cow<'_, str>, Reject> {
     normal_form(path, segments).map(Cow::Owned)
 }
 
-/// True if `tags`, the part of a name after its first `;`, is certainly in normal form.
+/// Whether `tags`, the part of a name after its first `;`, is certainly in normal form.
 pub(crate) fn are_normal(tags: &[u8]) -> bool {
     if !tags.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return false;

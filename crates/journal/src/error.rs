@@ -59,7 +59,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// True if a later attempt can succeed.
+    /// Whether a later attempt can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }

@@ -52,7 +52,7 @@ pub(crate) struct LogFile {
     pub(crate) allocated: u64,
     /// The smallest sequence number in the file.
     pub(crate) first_sequence: u64,
-    /// True once the directory entry survives power loss.
+    /// Whether the directory entry survives power loss.
     pub(crate) is_linked: bool,
 }
 
@@ -63,7 +63,7 @@ impl LogFile {
         Self { path, file, end: 0, synced: 0, allocated: 0, first_sequence: u64::MAX, is_linked: false }
     }
 
-    /// True while power loss could destroy some of its data.
+    /// Whether power loss could destroy some of its data.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.synced < self.end || (self.end > 0 && !self.is_linked)
     }

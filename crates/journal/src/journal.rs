@@ -124,7 +124,7 @@ impl Journal {
         self.shared.sync()
     }
 
-    /// Bytes that the journal's directory occupies on the disk. Lists the directory, so it is slow.
+    /// Number of bytes that the journal's directory occupies on the disk. Lists the directory, so it is slow.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.disk_bytes()
     }

@@ -25,7 +25,7 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 /// After this many unreadable places the rest of a segment is skipped.
 const READ_ERRORS_MAX: u32 = 1000;
 
-/// True if the directory holds files of a fjall database.
+/// Whether the directory holds files of a fjall database.
 pub(crate) fn is_present(dir: &Path) -> bool {
     ["version", "keyspaces", "0.jnl"].iter().any(|name| dir.join(name).exists())
 }

@@ -25,7 +25,7 @@ pub(crate) struct Damage {
     pub(crate) from: u64,
     /// Byte offset of the next intact frame.
     pub(crate) to: u64,
-    /// True if a whole page is zero. Such a page did not reach the disk before power was lost.
+    /// Whether a whole page is zero. Such a page did not reach the disk before power was lost.
     pub(crate) hole: bool,
     /// Number of points in the damaged frames, as far as their headers can be read; otherwise the largest
     /// number that fits.

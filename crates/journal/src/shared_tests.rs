@@ -19,7 +19,7 @@ struct BadDisk {
     failing_dir_syncs: AtomicU32,
     /// Number of writes that will stop half-way.
     short_writes: AtomicU32,
-    /// True if a failed sync also loses the pages, so that they read as zeros.
+    /// Whether a failed sync also loses the pages, so that they read as zeros.
     drops_pages: AtomicBool,
     /// Synced content of files, by inode.
     durable: Mutex<BTreeMap<u64, Vec<u8>>>,

@@ -58,7 +58,7 @@ impl JournalWriter {
         self.pending_points
     }
 
-    /// True if appended records of any kind are not written yet.
+    /// Whether appended records of any kind are not written yet.
     pub fn has_records(&self) -> bool {
         !self.waiting.is_empty() || !self.open.is_empty()
     }
@@ -68,7 +68,7 @@ impl JournalWriter {
         self.segment
     }
 
-    /// True if the caller should call [`JournalWriter::write_out`] before it appends more. Otherwise further
+    /// Whether the caller should call [`JournalWriter::write_out`] before it appends more. Otherwise further
     /// records take more memory, in additional frames.
     pub fn is_full(&self) -> bool {
         !self.waiting.is_empty() || (self.open.is_full() && !self.open.is_empty())

@@ -41,7 +41,7 @@ pub struct Entry {
     pub refused: BTreeMap<Reason, u64>,
     /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
-    /// Points with a time to live. The time to live is not kept.
+    /// Number of points with a time to live. The time to live is not kept.
     pub with_ttl: u64,
 }
 

@@ -82,9 +82,9 @@ pub struct Points {
     counts: [u64; Reason::ALL.len()],
     /// Number of points that [`Self::refusals`] left out.
     taken: usize,
-    /// Points that had a time to live, which is not kept.
+    /// Number of points that had a time to live, which is not kept.
     pub with_ttl: u64,
-    /// Points whose time had milliseconds, which were cut.
+    /// Number of points whose time had milliseconds, which were cut.
     pub cut: u64,
     /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,

@@ -13,11 +13,11 @@ const EXAMPLES_MAX: usize = 5;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryCounts {
-    /// Metrics that did not exist in this store.
+    /// Number of metrics that did not exist in this store.
     pub created: u64,
     /// Slots and windows that were stored; in a dry run, that would be stored.
     pub stored: u64,
-    /// Slots that were not stored, because the store already had a value for them.
+    /// Number of slots that were not stored, because the store already had a value for them.
     pub kept: u64,
     /// Windows folded again from stored and imported points.
     pub folded: u64,
@@ -52,7 +52,7 @@ pub struct SkipCounts {
 }
 
 impl SkipCounts {
-    /// True if nothing was skipped.
+    /// Whether nothing was skipped.
     pub fn is_empty(&self) -> bool {
         self.skipped.is_empty()
     }

@@ -27,15 +27,15 @@ pub trait EventKeeper: Send + Sync + Debug {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventsReport {
-    /// Events of the server.
+    /// Number of events of the server.
     pub events: u64,
-    /// Events that were added; in a dry run, that would be added.
+    /// Number of events that were added; in a dry run, that would be added.
     pub added: u64,
-    /// Events that were stored already, or occurred twice.
+    /// Number of events that were stored already, or occurred twice.
     pub known: u64,
-    /// Events for which there is no room (`api.events_bytes`).
+    /// Number of events for which there is no room (`api.events_bytes`).
     pub no_room: u64,
-    /// Events that are longer than an event may be.
+    /// Number of events that are longer than an event may be.
     pub too_long: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,

@@ -23,17 +23,17 @@ const EXAMPLES_MAX: usize = 20;
 /// The results of an export so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportReport {
-    /// Metrics that match the selection.
+    /// Number of metrics that match the selection.
     pub metrics: u64,
-    /// Files that were written.
+    /// Number of files that were written.
     pub files: u64,
-    /// Points in these files.
+    /// Number of points in these files.
     pub points: u64,
     /// Size of the files in bytes.
     pub bytes: u64,
     /// Metrics that were not written, each with the reason; at most 20.
     pub examples: Vec<String>,
-    /// Metrics that were not written.
+    /// Number of metrics that were not written.
     pub skipped: u64,
 }
 

@@ -13,7 +13,7 @@ pub struct DirectoryQuota {
     pub dry_run: bool,
     /// The use of each limit.
     pub limits: Vec<LimitUse>,
-    /// Points that were refused since the start of the process, or would have been in a dry run.
+    /// Number of points that were refused since the start of the process, or would have been in a dry run.
     pub refused_points: u64,
 }
 

@@ -48,7 +48,7 @@ impl RunState {
 /// A run, as the list shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunStatus {
-    /// Its id, which no run of another process has.
+    /// The id, which no run of another process has.
     pub id: String,
     /// The name of the verb.
     pub job: String,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::frame::{self, FRAME_BYTES, HEADER, POINT_BYTES, Point};
 
-/// Bytes that may wait in memory while the disk is slow or fails. Beyond it, points are dropped.
+/// Number of bytes that may wait in memory while the disk is slow or fails. Beyond it, points are dropped.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Points on their way to the files of one queue.
@@ -100,7 +100,7 @@ impl Inlet {
         self.held.fetch_sub(points, Ordering::Relaxed);
     }
 
-    /// Points that are not in the files yet.
+    /// Number of points that are not in the files yet.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }

@@ -17,7 +17,7 @@ use crate::queue::{Chunk, Next, Position, Queue};
 use crate::stats::Stats;
 use crate::wire;
 
-/// Bytes of the queue that are read at once.
+/// Number of bytes of the queue that are read at once.
 const READ_BYTES: usize = 256 << 10;
 /// A connection is closed if it accepts no bytes for this long.
 const STALLED_MAX: Duration = Duration::from_secs(30);

@@ -18,15 +18,15 @@ pub(crate) const DROPPED: &str = "relay_dropped";
 pub struct Balance {
     /// `host:port`.
     pub destination: String,
-    /// Points that this process accepted for it.
+    /// Number of points that this process accepted for this destination.
     pub accepted: u64,
-    /// Points of earlier runs that its queue had at the start.
+    /// Number of points of earlier runs that the queue had at the start.
     pub recovered: u64,
-    /// Points that were sent, each counted once.
+    /// Number of points that were sent, each counted once.
     pub sent: u64,
-    /// Points that wait in memory or on disk.
+    /// Number of points that wait in memory or on disk.
     pub waiting: u64,
-    /// Points that are lost to this destination.
+    /// Number of points that are lost to this destination.
     pub dropped: u64,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Stats {
     pub(crate) recovered: Counter,
     pub(crate) sent: Counter,
     pub(crate) resent: Counter,
-    /// Points dropped because the disk was slow, full or failed.
+    /// Number of points dropped because the disk was slow, full or failed.
     pub(crate) dropped_disk: Counter,
-    /// Points dropped because the queue had reached its limit.
+    /// Number of points dropped because the queue had reached its limit.
     pub(crate) dropped_full: Counter,
-    /// Points dropped because their file was damaged.
+    /// Number of points dropped because their file was damaged.
     pub(crate) dropped_damaged: Counter,
     pub(crate) connections: Counter,
     pub(crate) connected: Gauge,
@@ -94,7 +94,7 @@ impl Stats {
         }
     }
 
-    /// Points that are lost to this destination.
+    /// Number of points that are lost to this destination.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped_disk.get() + self.dropped_full.get() + self.dropped_damaged.get()
     }

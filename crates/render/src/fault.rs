@@ -41,7 +41,7 @@ pub enum EvalError {
     Limit {
         /// The limit that is exceeded.
         what: Limited,
-        /// Its value.
+        /// The value of the limit.
         limit: usize,
     },
     /// The [`Watch`] stopped the evaluation.

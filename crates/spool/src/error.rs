@@ -8,7 +8,7 @@ pub enum SpoolError {
     /// The spool is at its limit. Retry once the remote store has taken some rows.
     #[error("the spool is full: it holds {held_bytes} of {max_bytes} bytes (spool.max_bytes)")]
     Full {
-        /// Bytes that are pending or retained.
+        /// Number of bytes that are pending or retained.
         held_bytes: u64,
         /// The limit.
         max_bytes: u64,

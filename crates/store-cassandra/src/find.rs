@@ -35,7 +35,7 @@ use plan::Query;
 
 /// Maximum number of queries of one search in flight.
 const CONCURRENCY: usize = 8;
-/// Rows in every page but the first.
+/// Number of rows in every page but the first.
 const PAGE: i32 = 5000;
 /// Rows in the first page of a query. Most searches need no more. For the others the server would read the
 /// rest row by row on one core, so we read several parts of the token ring at once.

@@ -49,7 +49,7 @@ pub enum Reason {
     OtherReplica,
     /// The window has more slots than rows can count.
     TooLarge,
-    /// Its sum is infinite, so no row can correct it.
+    /// The sum is infinite, so no row can correct it.
     NotFinite,
 }
 

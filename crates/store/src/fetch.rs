@@ -39,7 +39,7 @@ pub enum FetchError {
 pub struct Provenance {
     /// Full name of the metric.
     pub name: Arc<str>,
-    /// Its retention, aggregation method and xFilesFactor.
+    /// The retention, aggregation method and xFilesFactor.
     pub config: Arc<MetricConfig>,
     /// Number of the stage that answers, 0 for raw.
     pub stage: usize,

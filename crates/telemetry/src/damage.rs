@@ -13,9 +13,9 @@ pub const DAMAGED_DATA: &str = "damaged_data";
 /// How the text of the condition begins.
 pub const DAMAGED_TEXT: &str = "damaged data: ";
 
-/// Files that are remembered by name. The others are only counted.
+/// Maximum number of files that are remembered by name. The others are only counted.
 const FILES_MAX: usize = 1000;
-/// Files that the text of the condition names.
+/// Maximum number of files that the text of the condition names.
 const NAMED_MAX: usize = 3;
 
 /// Damage that was found in one file.

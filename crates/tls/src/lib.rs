@@ -31,7 +31,7 @@ pub enum TlsError {
     File {
         /// The setting that names it: `cert`, `key` or `client_ca`.
         setting: &'static str,
-        /// Its path.
+        /// The path.
         file: String,
         /// What is wrong with it.
         problem: String,

@@ -71,7 +71,7 @@ fn amount(of: &str, usual: usize) -> usize {
     std::env::var(format!("PLUMBAGO_FIGURES_{of}")).map_or(usual, |given| given.parse().unwrap())
 }
 
-/// Rows that the server has not acknowledged yet.
+/// Number of rows that the server has not acknowledged yet.
 fn unsent(daemon: &Daemon) -> u64 {
     daemon.counters().sum("plumbago_spool_pending_rows")
 }

@@ -24,7 +24,7 @@ struct Aim {
     frequency: u32,
     /// The start of the interval, for this frequency.
     start: u32,
-    /// Its position among the intervals of the last buffer.
+    /// The position among the intervals of the last buffer.
     at: usize,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Store {
     answers: Option<Cache<String, Arc<Entry>, Bytes>>,
     /// Largest response to keep, in bytes.
     answer_bytes_max: usize,
-    /// Bytes reserved for responses that are being recorded.
+    /// Number of bytes reserved for responses that are being recorded.
     recording: AtomicUsize,
     gauge: Gauge,
 }

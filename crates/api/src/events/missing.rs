@@ -15,20 +15,20 @@ pub struct NewEvent {
     pub what: String,
     /// Longer description; may be empty.
     pub data: String,
-    /// Its tags.
+    /// The tags.
     pub tags: Vec<String>,
 }
 
 /// How many events were added, and why others were not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AddedEvents {
-    /// Events that were added.
+    /// Number of events that were added.
     pub added: u64,
-    /// Events that were already in the log, and duplicates among the new ones.
+    /// Number of events that were already in the log, and duplicates among the new ones.
     pub known: u64,
-    /// Events for which there is no room.
+    /// Number of events for which there is no room.
     pub no_room: u64,
-    /// Events that are too long.
+    /// Number of events that are too long.
     pub too_long: u64,
 }
 

@@ -43,11 +43,11 @@ pub(super) struct Reading<'a> {
     pub(super) api: &'a Arc<Api>,
     pub(super) asked: &'a RenderParams,
     pub(super) account: &'a Account,
-    /// Series read so far.
+    /// Number of series read so far.
     pub(super) count: usize,
-    /// Points read so far.
+    /// Number of points read so far.
     pub(super) points: usize,
-    /// Points of the longest series read so far.
+    /// Number of points of the longest series read so far.
     pub(super) largest: usize,
     /// Time spent so far in each phase of the request.
     pub(super) times: PhaseTimes,

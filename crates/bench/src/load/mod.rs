@@ -27,7 +27,7 @@ use crate::{BenchError, Report, Server};
 pub struct LoadOptions {
     /// Number of metrics.
     pub metrics: usize,
-    /// Points per metric, one minute apart; the last one is about now.
+    /// Number of points per metric, one minute apart; the last one is about now.
     pub points: u32,
     /// Number of TCP connections. Each sends an equal share of the metrics.
     pub connections: usize,
@@ -44,7 +44,7 @@ pub struct LoadOptions {
     pub prefix: String,
     /// The form of the points.
     pub protocol: Protocol,
-    /// Points per request, for protocols that have requests.
+    /// Number of points per request, for protocols that have requests.
     pub batch: usize,
     /// Points are generated before the clock starts if all of them fit into this size; otherwise they are generated
     /// while sending.
@@ -58,7 +58,7 @@ pub struct Target {
     pub address: String,
     /// How to observe the server.
     pub server: Server,
-    /// Its data directory; without it, disk use is not reported.
+    /// The data directory; without it, disk use is not reported.
     pub data_dir: Option<PathBuf>,
 }
 

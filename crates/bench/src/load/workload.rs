@@ -23,10 +23,10 @@ pub(crate) struct Workload {
     pub(crate) seed: u64,
     /// Unix time of the first point of each metric.
     pub(crate) start: u32,
-    /// Points per metric, [`STEP`] seconds apart.
+    /// Number of points per metric, [`STEP`] seconds apart.
     pub(crate) points: u32,
     pub(crate) protocol: Protocol,
-    /// Points of a request.
+    /// Number of points of a request.
     pub(crate) batch: usize,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Header {
 pub(crate) struct ShardHeader {
     /// Number of metrics.
     pub(crate) metrics: u64,
-    /// Points that the shard's heads hold, including future points.
+    /// Number of points that the shard's heads hold, including future points.
     pub(crate) held: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::router::{NameHash, Router};
 use crate::shard::Shard;
 use crate::shard::record::HeadRecord;
 
-/// Metrics handled together, so that their cache misses overlap.
+/// Number of metrics handled together, so that their cache misses overlap.
 const ABREAST: usize = 64;
 
 /// A checkpoint that was loaded.

@@ -102,7 +102,7 @@ struct Inner {
     queues: Vec<mpsc::Sender<ShardBatch>>,
     gauges: Vec<Arc<ShardGauges>>,
     allowance: Arc<Allowance>,
-    /// True while reading from senders pauses because memory is at its ceiling.
+    /// Whether reading from senders pauses because memory is at its ceiling.
     paused: watch::Sender<bool>,
     store_trouble: Arc<StoreTrouble>,
     give_up: Arc<AtomicBool>,

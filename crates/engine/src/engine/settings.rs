@@ -19,7 +19,7 @@ pub enum ChangeError {
     Windows {
         /// The name of the metric.
         name: String,
-        /// Its present method.
+        /// The present method.
         from: Aggregation,
         /// The requested method.
         to: Aggregation,

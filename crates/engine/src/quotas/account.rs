@@ -116,7 +116,7 @@ impl Account {
         self.metrics.load(Ordering::Relaxed)
     }
 
-    /// Points that arrived in the current minute or in the one before, whichever number is larger.
+    /// Number of points that arrived in the current minute or in the one before, whichever number is larger.
     pub(crate) fn points_per_minute(&self, now: i64) -> u64 {
         let this = minute_of(now);
         let points = |cell: &AtomicU64| {

@@ -61,7 +61,7 @@ pub struct QuotaUse {
     pub dry_run: bool,
     /// The number of metrics below the directory.
     pub metrics: u64,
-    /// Points that arrived in the current minute or in the one before, whichever number is larger.
+    /// Number of points that arrived in the current minute or in the one before, whichever number is larger.
     pub points_per_minute: u64,
     /// Bytes in the store at the last measurement; `None` before the first one.
     pub bytes: Option<u64>,

@@ -9,7 +9,7 @@ use crate::bytes::{put_varint, take_varint};
 use crate::shard::head_state::{FlushEvent, HeadState, mark};
 use crate::shard::pool::{Chain, Pool};
 
-/// Slots in an octet.
+/// Number of slots in an octet.
 pub(crate) const OCTET: u32 = 8;
 /// The values of an octet, NaN for unknown slots.
 pub(crate) type Octet = [f64; OCTET as usize];
@@ -221,7 +221,7 @@ impl Head {
         self.chain.is_empty() && self.raw.iter().all(|v| v.is_nan())
     }
 
-    /// True while a flush in flight, a late point or a future point needs the head.
+    /// Whether a flush in flight, a late point or a future point needs the head.
     pub(crate) fn is_needed(&self) -> bool {
         self.state.is_flushing() || self.state.has_late() || self.is(mark::FUTURE)
     }

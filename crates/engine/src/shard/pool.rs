@@ -145,7 +145,7 @@ impl Pool {
     }
 }
 
-/// Bytes in the last cell of a chain.
+/// Number of bytes in the last cell of a chain.
 fn fill_of_last(len: usize) -> usize {
     match len % PAYLOAD {
         0 if len > 0 => PAYLOAD,

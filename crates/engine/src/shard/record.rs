@@ -23,7 +23,7 @@ const FUTURE: u8 = 32;
 const CHAIN: u8 = 64;
 /// At least one window is open.
 const OPEN: u8 = 128;
-/// Bytes of a future point.
+/// Size of a future point, in bytes.
 const FUTURE_BYTES: usize = 20;
 
 /// A decoded record.

@@ -30,7 +30,7 @@ const BATCH: usize = 1000;
 /// Largest number of metrics queued for creation. When the queue is full, shards with new metrics accept no
 /// points.
 const QUEUE: usize = 65_536;
-/// Bytes that a queued metric may take.
+/// Number of bytes that a queued metric may take.
 const QUEUED_BYTES: u64 = 256;
 
 /// The length of the queue of new metrics, chosen so that it takes a small part of the memory ceiling.

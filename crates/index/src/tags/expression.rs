@@ -90,7 +90,7 @@ impl TagExpression {
         Ok(Self { tag: tag.to_owned(), test })
     }
 
-    /// Its regular expression, if it has one.
+    /// The regular expression, if it has one.
     pub(crate) fn regex_mut(&mut self) -> Option<&mut Regex> {
         match &mut self.test {
             Test::Matches(regex) | Test::MatchesNot(regex) => Some(regex),

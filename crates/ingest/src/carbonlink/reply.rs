@@ -1,6 +1,6 @@
 //! Writes replies: pickles of protocol 2, as carbon sends them, each preceded by the length of its frame.
 
-/// Bytes of a frame's length.
+/// Size of a frame's length, in bytes.
 const HEADER_BYTES: usize = 4;
 
 /// Number of entries that one SETITEMS or APPENDS opcode adds, as in Python's pickler.
@@ -59,7 +59,7 @@ impl Reply {
         self.0.push(b's');
     }
 
-    /// Bytes of memory that the reply takes.
+    /// Memory that the reply uses, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.0.capacity()
     }

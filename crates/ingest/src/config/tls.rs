@@ -19,7 +19,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// True if the listener uses TLS.
+    /// Whether the listener uses TLS.
     pub fn is_on(&self) -> bool {
         !self.cert.is_empty() || !self.key.is_empty()
     }

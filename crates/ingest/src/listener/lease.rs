@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Bytes that every connection may use without a lease.
+/// Number of bytes that every connection may use without a lease.
 const FREE_BYTES: usize = 64 << 10;
 
 /// How long a connection waits for memory before it is closed.

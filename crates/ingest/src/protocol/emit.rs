@@ -10,7 +10,7 @@ use crate::reject::Reject;
 /// long name, stays far below. A few bytes that refer repeatedly to a huge name exceed it.
 const AMPLIFICATION_MAX: usize = 64;
 
-/// Bytes that a point takes in a batch, without its name.
+/// Number of bytes that a point takes in a batch, without its name.
 const POINT_BYTES: usize = 24;
 
 /// Whether to stop. With a cursor, decoding continues there later. Without one, the rest of the frame is

@@ -90,11 +90,11 @@ pub struct Intake {
 /// Losses of points of KairosDB's and OpenTSDB's protocols, as numbers of points.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses {
-    /// Points whose time was cut from milliseconds to seconds.
+    /// Number of points whose time was cut from milliseconds to seconds.
     pub cut: u64,
-    /// Points whose time to live was not kept.
+    /// Number of points whose time to live was not kept.
     pub with_ttl: u64,
-    /// Points whose value, a whole number beyond 2⁵³, was rounded.
+    /// Number of points whose value, a whole number beyond 2⁵³, was rounded.
     pub rounded: u64,
 }
 

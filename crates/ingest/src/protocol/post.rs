@@ -15,7 +15,7 @@ pub const TCP: TcpProtocol = TcpProtocol {
     talk: Talk::Http,
 };
 
-/// Bytes of lines that are parsed before their points are pushed.
+/// Number of bytes of lines that are parsed before their points are pushed.
 const STEP_BYTES: usize = 256 << 10;
 
 /// What a body contains.

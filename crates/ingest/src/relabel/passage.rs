@@ -24,7 +24,7 @@ pub struct Step {
     pub taker: Taker,
     /// The file as configured.
     pub file: String,
-    /// Its line, counted from 1; 0 if no line of the whitelist matches the name.
+    /// The line, counted from 1; 0 if no line of the whitelist matches the name.
     pub line: usize,
     /// The line as written, without blanks around it.
     pub rule: String,

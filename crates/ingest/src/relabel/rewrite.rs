@@ -13,7 +13,7 @@ pub(super) struct Rewrites(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     line: usize,
     /// As written.
     text: String,

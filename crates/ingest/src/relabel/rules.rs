@@ -25,7 +25,7 @@ pub struct RuleProblem {
     pub setting: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// Its line, counted from 1. 0 if the file could not be read.
+    /// The line, counted from 1. 0 if the file could not be read.
     pub line: usize,
     /// What is wrong.
     pub message: String,

@@ -136,7 +136,7 @@ struct Stream {
 /// Points that are aggregated together.
 #[derive(Debug)]
 struct Group {
-    /// Its key in each grouping of the metric, in the order of the query.
+    /// The key in each grouping of the metric, in the order of the query.
     keys: Vec<Key>,
     /// The tags of its stream, as JSON.
     tags: Rc<str>,

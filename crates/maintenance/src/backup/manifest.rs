@@ -27,7 +27,7 @@ pub struct Generation {
     pub data_dir: PathBuf,
     /// Number of metrics, if it was known.
     pub metrics: Option<u64>,
-    /// Bytes that the run wrote into the backup.
+    /// Number of bytes that the run wrote into the backup.
     pub copied_bytes: u64,
     /// Files that were already damaged in the data directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +39,7 @@ pub struct Generation {
 /// A file of a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its path in the data directory.
+    /// The path in the data directory.
     pub path: PathBuf,
     /// The length of the file in bytes.
     pub bytes: u64,

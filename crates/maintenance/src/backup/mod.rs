@@ -46,7 +46,7 @@ pub struct Held {
     pub metrics: Option<u64>,
     /// The store: `embedded` or `cassandra`.
     pub store: String,
-    /// Bytes that must stay free on the disk of the data directory.
+    /// Number of bytes that must stay free on the disk of the data directory.
     pub min_free_bytes: u64,
     /// Ends the hold when it is dropped.
     pub guard: Box<dyn Send>,
@@ -55,7 +55,7 @@ pub struct Held {
 /// A file that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldFile {
-    /// Its path in the data directory.
+    /// The path in the data directory.
     pub name: PathBuf,
     /// The path at which its content can be read.
     pub at: PathBuf,
@@ -85,9 +85,9 @@ pub enum BackupError {
     DiskFull {
         /// The path to which something was to be written.
         path: PathBuf,
-        /// Bytes that are still to be written, plus the bytes that must stay free.
+        /// Number of bytes that are still to be written, plus the bytes that must stay free.
         needed_bytes: u64,
-        /// Bytes that are free.
+        /// Number of bytes that are free.
         free_bytes: u64,
         /// What the user can do.
         next: String,

@@ -22,7 +22,7 @@ pub const RESTORING: &str = "restore-unfinished";
 pub struct Verified {
     /// The generation.
     pub generation: u32,
-    /// Its files.
+    /// Number of files.
     pub files: u64,
     /// The length of all files, in bytes.
     pub bytes: u64,

@@ -47,9 +47,9 @@ pub struct Taken {
     pub files: u64,
     /// The length of all files, in bytes.
     pub bytes: u64,
-    /// Files that were copied.
+    /// Number of files that were copied.
     pub copied_files: u64,
-    /// Bytes that were written into the backup; in a dry run, the bytes that would be read.
+    /// Number of bytes that were written into the backup; in a dry run, the bytes that would be read.
     pub copied_bytes: u64,
     /// Number of metrics, if it is known.
     pub metrics: Option<u64>,

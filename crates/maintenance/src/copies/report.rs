@@ -11,9 +11,9 @@ use crate::counts::SkipCounts;
 pub struct CopiesReport {
     /// The number of metrics with the old name.
     pub metrics: u64,
-    /// Metrics that an earlier, interrupted run had already copied.
+    /// Number of metrics that an earlier, interrupted run had already copied.
     pub copied_before: u64,
-    /// Metrics that were copied; in a dry run, that would be copied.
+    /// Number of metrics that were copied; in a dry run, that would be copied.
     pub copied: u64,
     /// New names that did not exist.
     pub created: u64,
@@ -21,9 +21,9 @@ pub struct CopiesReport {
     pub merged: u64,
     /// Slots and windows that were stored; in a dry run, that would be stored.
     pub stored: u64,
-    /// Slots that were not stored, because the new name already had a value for them.
+    /// Number of slots that were not stored, because the new name already had a value for them.
     pub kept: u64,
-    /// Windows that were folded again from points of both metrics.
+    /// Number of windows that were folded again from points of both metrics.
     pub folded: u64,
     /// Slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,
@@ -31,7 +31,7 @@ pub struct CopiesReport {
     pub changed: u64,
     /// Old names that were deleted.
     pub deleted: u64,
-    /// Directories that became empty and were deleted, in stores that keep directories.
+    /// Number of directories that became empty and were deleted, in stores that keep directories.
     pub directories: u64,
     /// Whether tagged series were not searched for, because their tags are not in memory.
     pub without_tags: bool,

@@ -21,7 +21,7 @@ pub struct Counts {
     /// The present size of their points in the store, in bytes, as `du` measures it; `None` if there are too
     /// many metrics to measure, or the store cannot measure them.
     pub stored_bytes: Option<u64>,
-    /// Metrics that nobody wrote.
+    /// Number of metrics that nobody wrote.
     pub unwritten: u64,
     /// Metrics that nobody read; `None` if this is unknown.
     pub unread: Option<u64>,
@@ -50,11 +50,11 @@ impl Counts {
 /// A directory, with the costs of the metrics in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Directory {
-    /// Its path; empty for the top.
+    /// The path; empty for the top.
     pub path: String,
     /// Whether only the metrics directly in it are counted, because it is less deep than requested.
     pub direct: bool,
-    /// Its share of all bytes, from 0 to 1.
+    /// The share of all bytes, from 0 to 1.
     pub share: f64,
     /// The costs of the metrics in it.
     #[serde(flatten)]

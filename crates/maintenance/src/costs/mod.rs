@@ -62,7 +62,7 @@ pub struct Tags {
     pub tags: BiggestTags,
     /// The requested tag.
     pub tag: Option<String>,
-    /// Its biggest values.
+    /// The biggest values.
     pub values: Option<BiggestTags>,
 }
 

@@ -10,11 +10,11 @@ use serde::Serialize;
 /// A metric that was created recently.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Newest {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
-    /// Its retention.
+    /// The retention.
     pub retention: String,
     /// The section of the present storage schemas that matches it; `None` for carbon's default.
     pub section: Option<String>,

@@ -6,7 +6,7 @@ use plumbago_store::{MetricRow, Share};
 use crate::select::{NameBatches, Which};
 use crate::verb::{VerbError, Work};
 
-/// Rows in one page of a scan.
+/// Number of rows in one page of a scan.
 const PAGE: usize = 1000;
 
 /// Where rows come from.

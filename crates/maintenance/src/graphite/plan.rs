@@ -74,7 +74,7 @@ pub(super) struct Collected<'a> {
     part: Part,
     /// For each stage, the slots: whether the answer had the stage's step, and the value.
     stages: BTreeMap<u32, BTreeMap<u32, (bool, f64)>>,
-    /// Points in the answers.
+    /// Number of points in the answers.
     pub(super) points: u64,
 }
 

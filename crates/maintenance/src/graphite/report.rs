@@ -11,25 +11,25 @@ use crate::counts::{HistoryCounts, SkipCounts};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportGraphiteReport {
-    /// Metrics of the server that were requested.
+    /// Number of metrics of the server that were requested.
     pub metrics: u64,
-    /// Metrics that an earlier, interrupted run had already stored.
+    /// Number of metrics that an earlier, interrupted run had already stored.
     pub stored_before: u64,
     /// Files of tagged series that were skipped, because their names are not those of the series. Tagged
     /// series are found by tag expressions.
     pub tagged: u64,
-    /// Metrics for which the server has no points.
+    /// Number of metrics for which the server has no points.
     pub without_points: u64,
-    /// Requests for points.
+    /// Number of requests for points.
     pub requests: u64,
-    /// Points that were read.
+    /// Number of points that were read.
     pub points: u64,
     /// Answers whose step is not the one of the stage, by what was asked, what came and what became of it.
     pub other_steps: BTreeMap<String, u64>,
     /// The results of storing the points.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Points for which their metric has no stage, or that have expired.
+    /// Number of points for which their metric has no stage, or that have expired.
     pub left_out: u64,
     /// Metrics that were skipped.
     #[serde(flatten)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceServer {
-    /// Its address, like `https://graphite.example/path`, without a user name.
+    /// The address, like `https://graphite.example/path`, without a user name.
     pub url: String,
     /// A file with `NAME:PASSWORD`, which is sent with each request. It is a file because jobs show their
     /// parameters.
@@ -35,7 +35,7 @@ pub struct SourceRange {
 /// A series as the server returns it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceSeries {
-    /// Its name, as it was requested.
+    /// The name, as it was requested.
     pub name: String,
     /// Seconds between two points; 0 if the answer does not say.
     pub step: u32,
@@ -48,11 +48,11 @@ pub struct SourceSeries {
 pub struct SourceEvent {
     /// Seconds since the epoch.
     pub when: i64,
-    /// Its title.
+    /// The title.
     pub what: String,
     /// A longer description; may be empty.
     pub data: String,
-    /// Its tags.
+    /// The tags.
     pub tags: Vec<String>,
 }
 

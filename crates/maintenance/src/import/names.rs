@@ -23,7 +23,7 @@ impl TaggedNames {
         self.0.len()
     }
 
-    /// True if there are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

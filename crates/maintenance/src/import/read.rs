@@ -34,7 +34,7 @@ pub(super) struct Reading {
     pub(super) problems: Vec<(PathBuf, Trouble)>,
     /// How often a file was read again because it had changed.
     pub(super) read_again: u64,
-    /// Slots whose value is not a number, so that no reader shows it.
+    /// Number of slots whose value is not a number, so that no reader shows it.
     pub(super) unknown_values: u64,
     /// The files as they were when they were read.
     pub(super) stamps: Vec<FoundFile>,

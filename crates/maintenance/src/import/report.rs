@@ -18,16 +18,16 @@ pub struct ImportReport {
     pub bytes: u64,
     /// Metrics to import.
     pub metrics: u64,
-    /// Metrics left out because their files have not changed since they were imported.
+    /// Number of metrics left out because their files have not changed since they were imported.
     pub unchanged: u64,
-    /// Metrics that existed with other settings than their files have. They keep theirs.
+    /// Number of metrics that existed with other settings than their files have. They keep theirs.
     pub other_settings: u64,
     /// The results of storing the points.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Points for which their metric has no stage, or that have expired.
+    /// Number of points for which their metric has no stage, or that have expired.
     pub left_out: u64,
-    /// Slots whose value is not a number.
+    /// Number of slots whose value is not a number.
     pub unknown_values: u64,
     /// How often a file was read again because it had changed while it was read.
     pub read_again: u64,

@@ -73,7 +73,7 @@ impl Files {
         self.0.len()
     }
 
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(|file| file.bytes).sum()
     }

@@ -12,7 +12,7 @@ use crate::counts::{HistoryCounts, SkipCounts};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportKairosdbReport {
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: u64,
     /// The size of the files in bytes.
     pub bytes: u64,
@@ -24,17 +24,17 @@ pub struct ImportKairosdbReport {
     pub listed_rows: u64,
     /// Listed rows without a point.
     pub empty_rows: u64,
-    /// Rows that no index lists. They are searched for only in a dry run of a whole keyspace.
+    /// Number of rows that no index lists. They are searched for only in a dry run of a whole keyspace.
     pub unlisted_rows: u64,
     /// Numbers that were read.
     pub points: u64,
     /// Points outside the requested metrics and times.
     pub outside: u64,
-    /// Points whose times had milliseconds, which are cut off.
+    /// Number of points whose times had milliseconds, which are cut off.
     pub cut: u64,
     /// Whole numbers beyond 2⁵³, which are rounded to the nearest double.
     pub rounded: u64,
-    /// Points with a time to live, which is not kept.
+    /// Number of points with a time to live, which is not kept.
     pub with_ttl: u64,
     /// Values that are not kept, by type.
     pub not_kept: BTreeMap<String, u64>,
@@ -42,19 +42,19 @@ pub struct ImportKairosdbReport {
     pub refused: BTreeMap<String, u64>,
     /// The number of series.
     pub series: u64,
-    /// Points that are the value of a slot of the finest stage.
+    /// Number of points that are the value of a slot of the finest stage.
     pub slots: u64,
-    /// Points that are not kept because their slot has a later point.
+    /// Number of points that are not kept because their slot has a later point.
     pub same_slot: u64,
-    /// Points with the same millisecond as another point of their series.
+    /// Number of points with the same millisecond as another point of their series.
     pub same_time: u64,
-    /// Points that are older than any stage keeps.
+    /// Number of points that are older than any stage keeps.
     pub too_old: u64,
-    /// Points that are later than now.
+    /// Number of points that are later than now.
     pub future: u64,
     /// The same counts by storage rule.
     pub rules: Vec<RuleCounts>,
-    /// Series that existed with other settings than those of the rules. They keep theirs.
+    /// Number of series that existed with other settings than those of the rules. They keep theirs.
     pub other_settings: u64,
     /// The results of storing points and windows, in all stages.
     #[serde(flatten)]
@@ -83,15 +83,15 @@ pub struct RuleCounts {
     pub series: u64,
     /// The number of points.
     pub points: u64,
-    /// Points that are not kept because their slot has a later point.
+    /// Number of points that are not kept because their slot has a later point.
     pub same_slot: u64,
-    /// Points that are older than any stage keeps.
+    /// Number of points that are older than any stage keeps.
     pub too_old: u64,
-    /// Values that are not kept, such as texts and types of plug-ins.
+    /// Number of values that are not kept, such as texts and types of plug-ins.
     pub not_kept: u64,
-    /// Points with a time to live.
+    /// Number of points with a time to live.
     pub with_ttl: u64,
-    /// Rows of a keyspace that no index lists.
+    /// Number of rows of a keyspace that no index lists.
     pub unlisted_rows: u64,
 }
 

@@ -29,13 +29,13 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportNamesReport {
-    /// Lines with a name.
+    /// Number of lines with a name.
     pub names: u64,
-    /// Metrics that were created; in a dry run, that would be created.
+    /// Number of metrics that were created; in a dry run, that would be created.
     pub created: u64,
-    /// Names of metrics that exist already, or that occurred in the list before.
+    /// Number of names of metrics that exist already, or that occurred in the list before.
     pub known: u64,
-    /// Metrics that exist with other settings than those in their line. They keep theirs.
+    /// Number of metrics that exist with other settings than those in their line. They keep theirs.
     pub other_settings: u64,
     /// Lines that were skipped. Metrics with other settings are among the examples too.
     #[serde(flatten)]

@@ -11,17 +11,17 @@ use crate::counts::{HistoryCounts, SkipCounts};
 pub struct ImportStoreReport {
     /// The store that was read.
     pub source: String,
-    /// Metrics of that store that were selected.
+    /// Number of metrics of that store that were selected.
     pub metrics: u64,
     /// Selected metrics that an earlier run, which was cut off, had stored.
     pub stored_before: u64,
-    /// Metrics that were deleted in the source meanwhile.
+    /// Number of metrics that were deleted in the source meanwhile.
     pub gone: u64,
     /// Metrics without points, of which only names and settings are imported.
     pub without_points: u64,
     /// Slots and windows that were read.
     pub slots: u64,
-    /// Metrics that existed here with other settings, and keep them.
+    /// Number of metrics that existed here with other settings, and keep them.
     pub other_settings: u64,
     /// The results of storing the slots and windows.
     #[serde(flatten)]

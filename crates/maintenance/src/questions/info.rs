@@ -20,9 +20,9 @@ pub struct Info {
 /// The data of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its id, in which the store keeps its points.
+    /// The id under which the store keeps the points.
     pub id: String,
     /// The retention, like `1m:1w,1h:730d`.
     pub retention: String,
@@ -36,7 +36,7 @@ pub struct MetricInfo {
     pub updated_on: Option<u32>,
     /// When it was last read, in seconds since the epoch, if the store has recorded that.
     pub read_on: Option<u32>,
-    /// Its stages.
+    /// The stages.
     pub stages: Vec<StageInfo>,
 }
 
@@ -47,7 +47,7 @@ pub struct StageInfo {
     pub stage: String,
     /// The number of slots that the stage can hold.
     pub slots: u32,
-    /// Slots with a value, including those that are still in memory.
+    /// Number of slots with a value, including those that are still in memory.
     pub points: u64,
     /// The time of the first of them, in seconds since the epoch.
     pub first: Option<i64>,

@@ -24,7 +24,7 @@ pub struct List {
 /// A metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 

@@ -12,9 +12,9 @@ use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Slots that are read at a time.
+/// Number of slots that are read at a time.
 const SLOTS: u32 = 50_000;
-/// Points in a row of the answer.
+/// Number of points in a row of the answer.
 const POINTS_IN_ROW: usize = 500;
 
 /// Reads metrics as Graphite does: from the finest stage that covers the range, including points in memory.

@@ -9,7 +9,7 @@ use crate::verb::{VerbError, Work};
 /// An existing metric, and the settings that the rules would give it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// Its settings.
+    /// The settings.
     pub config: Arc<MetricConfig>,
     /// The settings by the rules, as this store keeps them.
     pub wanted: Arc<MetricConfig>,

@@ -28,13 +28,13 @@ pub struct Limits {
 /// A section, with the existing metrics to which it applies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SectionUse {
-    /// Its name; `None` for carbon's default, which applies if no section matches.
+    /// The name; `None` for carbon's default, which applies if no section matches.
     pub section: Option<String>,
     /// The line of its header.
     pub line: Option<usize>,
-    /// Its pattern.
+    /// The pattern.
     pub pattern: Option<String>,
-    /// Its setting: the retention, or the method and the xFilesFactor.
+    /// The setting: the retention, or the method and the xFilesFactor.
     pub gives: String,
     /// The number of these metrics.
     pub metrics: u64,
@@ -45,7 +45,7 @@ pub struct SectionUse {
 /// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// Metrics that were checked.
+    /// Number of metrics that were checked.
     pub metrics: u64,
     /// Whether the trial has seen all metrics. If not, it ended at a limit.
     pub complete: bool,

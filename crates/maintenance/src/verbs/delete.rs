@@ -58,9 +58,9 @@ pub struct Delete {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Deleted {
-    /// Metrics that were deleted; in a dry run and without confirmation, those that match.
+    /// Number of metrics that were deleted; in a dry run and without confirmation, those that match.
     pub metrics: u64,
-    /// Directories that became empty and were deleted, in stores that keep directories.
+    /// Number of directories that became empty and were deleted, in stores that keep directories.
     pub directories: u64,
     /// A few of the names.
     pub examples: Vec<String>,

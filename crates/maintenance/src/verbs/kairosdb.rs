@@ -19,7 +19,7 @@ pub struct ImportKairosdb {
     pub paths: Vec<PathBuf>,
     /// The keyspace of a KairosDB to read instead of files.
     pub keyspace: Option<String>,
-    /// Its servers, as `host:port`; empty for those in the settings of the store.
+    /// The servers, as `host:port`; empty for those in the settings of the store.
     pub contact_points: Vec<String>,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,

@@ -119,9 +119,9 @@ pub struct Refused {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Applied {
-    /// Metrics that were checked.
+    /// Number of metrics that were checked.
     pub metrics: u64,
-    /// Metrics that changed.
+    /// Number of metrics that changed.
     pub changed: u64,
     /// Slots and windows that were written into new stages.
     pub points: u64,

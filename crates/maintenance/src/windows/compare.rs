@@ -14,12 +14,12 @@ use super::plan::Piece;
 /// A metric whose windows are compared.
 #[derive(Debug)]
 pub(crate) struct Metric<'a> {
-    /// Its place among the metrics of a page.
+    /// The place among the metrics of a page.
     pub(crate) place: usize,
     pub(crate) name: &'a str,
     pub(crate) id: MetricId,
     pub(crate) config: &'a MetricConfig,
-    /// Windows that end later than this are still open in this process.
+    /// Windows that end later than this time are still open in this process.
     pub(crate) closed_until: i64,
 }
 
@@ -59,7 +59,7 @@ impl Found {
 /// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Windows that differ and are corrected.
+    /// Number of windows that differ and are corrected.
     pub(crate) wrong: u64,
     /// Why windows that may differ are left alone.
     pub(crate) kept: Vec<&'static str>,

@@ -18,7 +18,7 @@ pub struct Section {
     pub name: String,
     /// The line of its header, counted from 1.
     pub line: usize,
-    /// Its keys, in the order of the file.
+    /// The keys, in the order of the file.
     pub entries: Vec<Entry>,
 }
 
@@ -29,7 +29,7 @@ pub struct Entry {
     pub key: String,
     /// The value as it is written; see [`Section::value`].
     pub value: String,
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 

@@ -7,9 +7,9 @@ use crate::{Aggregation, Retention};
 /// A section of the rules, with the setting that it decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RuleSection<'a, T> {
-    /// Its position in the order in which sections are tried, from 0.
+    /// The position in the order in which sections are tried, from 0.
     pub place: usize,
-    /// Its section in the file.
+    /// The section in the file.
     pub source: &'a RuleSource,
     /// The setting that it decides.
     pub outcome: &'a T,

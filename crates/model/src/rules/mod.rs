@@ -151,11 +151,11 @@ impl StorageRules {
 /// A section of one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
-    /// Its name.
+    /// The name.
     pub section: String,
     /// The line of its header.
     pub line: usize,
-    /// Its pattern as written.
+    /// The pattern as written.
     pub pattern: String,
 }
 

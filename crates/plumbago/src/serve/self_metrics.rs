@@ -237,7 +237,7 @@ async fn totals(source: &Source) -> Totals {
     }
 }
 
-/// Points of new metrics that were refused, which carbon counts as `droppedCreates`.
+/// Number of points of new metrics that were refused, which carbon counts as `droppedCreates`.
 fn dropped_creates(ledger: &Ledger) -> u64 {
     let refused = |reason: &str| matches!(reason, "create_limited" | "memory_limited");
     ledger.rejected_by_reason().filter(|(reason, _)| refused(reason)).map(|(_, n)| n).sum()

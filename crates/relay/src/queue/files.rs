@@ -15,9 +15,9 @@ const POSITIONS: &str = "positions";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scanned {
     pub(super) id: u64,
-    /// Bytes of whole frames.
+    /// Size of whole frames, in bytes.
     pub(super) bytes: u64,
-    /// Bytes after them that do not make a whole frame.
+    /// Number of bytes after the last whole frame, which form no whole frame.
     pub(super) surplus: u64,
     /// Number of points in the whole frames.
     pub(super) points: u64,

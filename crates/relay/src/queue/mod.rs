@@ -62,11 +62,11 @@ struct State {
 /// What a start finds in the files of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(crate) waiting: u64,
-    /// Bytes that do not form a complete frame: the end of an unfinished write, or damage.
+    /// Number of bytes that do not form a complete frame: the end of an unfinished write, or damage.
     pub(crate) surplus_bytes: u64,
-    /// Segments that should be there and are not.
+    /// Number of missing segments.
     pub(crate) missing: u64,
     /// Whether the note of the positions is damaged, so that everything in the segments is sent again.
     pub(crate) is_note_lost: bool,
@@ -105,7 +105,7 @@ pub(crate) enum Next {
 pub(crate) struct Size {
     /// Bytes of all segments, including those kept to be sent again.
     pub(crate) bytes: u64,
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(crate) waiting: u64,
 }
 

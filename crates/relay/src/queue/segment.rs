@@ -10,16 +10,16 @@ use super::Queue;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) id: u64,
-    /// Bytes that can be read.
+    /// Number of bytes that can be read.
     pub(super) bytes: u64,
-    /// Points in them.
+    /// Number of points in these bytes.
     pub(super) points: u64,
-    /// Points that were sent or given up.
+    /// Number of points that were sent or given up.
     pub(super) sent: u64,
 }
 
 impl Segment {
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(super) fn waiting(&self) -> u64 {
         self.points.saturating_sub(self.sent)
     }

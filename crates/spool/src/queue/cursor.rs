@@ -49,7 +49,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Bytes that the slices take in the queue.
+    /// Number of bytes that the slices take in the queue.
     pub fn bytes(&self) -> u64 {
         self.sums.bytes
     }

@@ -31,7 +31,7 @@ pub(super) struct Database {
     slices: Keyspace,
     states: Keyspace,
     marks: Keyspace,
-    /// Bytes of a memtable before it is written to disk.
+    /// Size of a memtable before it is written to disk, in bytes.
     memtable_bytes: u64,
 }
 

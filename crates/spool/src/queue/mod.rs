@@ -64,7 +64,7 @@ pub struct Slice<'a> {
 pub struct State<'a> {
     /// The metric.
     pub id: Id,
-    /// Its state.
+    /// The encoded state of the metric.
     pub bytes: &'a [u8],
 }
 

@@ -287,7 +287,7 @@ impl Shared {
         self.save_resend(&resend)
     }
 
-    /// Bytes of the segments that are still to be sent again.
+    /// Size of the segments that are still to be sent again, in bytes.
     pub(super) fn resend_bytes(&self) -> u64 {
         let resend = lock(&self.resend);
         left(&resend, &lock(&self.segments))

@@ -29,11 +29,11 @@ const REFUSAL_LINE_MS: i64 = 10_000;
 /// The content of the spool.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SpoolStats {
-    /// Bytes of pending slices.
+    /// Size of pending slices, in bytes.
     pub pending_bytes: u64,
     /// Pending rows.
     pub pending_rows: u64,
-    /// Bytes of acknowledged slices that are kept to be sent again.
+    /// Size of acknowledged slices that are kept to be sent again, in bytes.
     pub retained_bytes: u64,
     /// Limit on the sum of both.
     pub max_bytes: u64,
@@ -41,7 +41,7 @@ pub struct SpoolStats {
     pub oldest: Option<Duration>,
     /// Deferred rows. They count as pending.
     pub deferred_rows: u64,
-    /// Bytes of acknowledged slices that are being sent again.
+    /// Size of acknowledged slices that are being sent again, in bytes.
     pub resend_bytes: u64,
     /// The last timestamp given, in microseconds since the epoch.
     pub last_us: i64,

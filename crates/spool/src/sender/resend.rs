@@ -28,9 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What a replay would send again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Again {
-    /// Bytes of these rows in the spool.
+    /// Size of these rows in the spool, in bytes.
     pub bytes: u64,
-    /// Rows in the spool.
+    /// Number of rows in the spool.
     pub rows: u64,
     /// The number of rows by the server that stores them; a row counts for each of its replicas. Empty if the
     /// store does not know the servers.

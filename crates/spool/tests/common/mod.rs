@@ -52,9 +52,9 @@ pub(crate) struct TimedRemote {
     pub(crate) missing: Mutex<HashSet<Stage>>,
     /// Metrics whose partition has no answering replica, so that writes to them fail.
     pub(crate) dead: Mutex<HashSet<MetricId>>,
-    /// True if errors do not name the runs that failed.
+    /// Whether errors do not name the runs that failed.
     pub(crate) is_silent: AtomicBool,
-    /// True if writes to dead metrics alone are refused as known to be down.
+    /// Whether writes to dead metrics alone are refused as known to be down.
     pub(crate) is_known_down: AtomicBool,
     pub(crate) rows: AtomicU64,
     /// Number of runs written. Each takes one request or more.

@@ -49,7 +49,7 @@ async fn read(store: &CassandraStore, batch: &WriteBatch, include_retained: bool
     store.read(&request).await.unwrap()
 }
 
-/// Metrics whose column lacks a value.
+/// Number of metrics whose column lacks a value.
 fn lacking(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
 }

@@ -90,7 +90,7 @@ struct Evaluated {
     find: Duration,
     fetch: Duration,
     evaluate: Duration,
-    /// Slots of the longest series that was read.
+    /// Number of slots of the longest series that was read.
     largest: usize,
 }
 

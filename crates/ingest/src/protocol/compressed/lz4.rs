@@ -34,7 +34,7 @@ pub(super) struct Lz4 {
     frame: Option<Frame>,
     /// The bytes before a linked block.
     window: Vec<u8>,
-    /// Bytes of a skippable frame that have not arrived yet.
+    /// Number of bytes of a skippable frame that have not arrived yet.
     skip: usize,
 }
 

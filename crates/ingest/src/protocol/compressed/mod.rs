@@ -72,7 +72,7 @@ impl Progress {
 /// The compressed bytes are damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// Bytes that were written to the output before the damage.
+    /// Number of bytes that were written to the output before the damage.
     pub(crate) made: usize,
     /// What is wrong.
     pub(crate) what: Cow<'static, str>,

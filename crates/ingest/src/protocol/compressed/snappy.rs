@@ -25,7 +25,7 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 struct Framed {
     decoder: Decoder,
-    /// Bytes of a skipped chunk that have not arrived yet.
+    /// Number of bytes of a skipped chunk that have not arrived yet.
     skip: usize,
 }
 
