@@ -1,4 +1,5 @@
-//! `/readyz` shows a condition at most five seconds after it begins, and drops it at most five seconds after it ends.
+//! `/readyz` shows a condition at most five seconds after it begins, and drops it at most five seconds after
+//! it ends.
 //!
 //! `PLUMBAGO_CONDITION_STEPS` sets the number of random steps, `PLUMBAGO_SEED` the seed.
 
@@ -198,7 +199,8 @@ fn child_with_a_full_disk() {
     let is_healthy = || daemon.counters().sum("plumbago_journal_healthy") == 1;
     wait_until("a journal that works", is_healthy);
     disk.fill();
-    // The journal reserves space in advance, so the first points may still fit. A sender goes on until it has to wait.
+    // The journal reserves space in advance, so the first points may still fit. A sender continues until it
+    // has to wait.
     let mut sender = daemon.sender();
     sender.stream().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     let batch = plumbago_tests::send::lines(&points("b", 5000, now()));

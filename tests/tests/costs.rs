@@ -45,7 +45,8 @@ fn sizes(tags: &Value) -> Vec<(&str, u64, u64)> {
     .collect()
 }
 
-/// A daemon fifty days after its first points. `web.b.x` is still written, `web.a.x` was read, and `web.new.x` is new.
+/// A daemon fifty days after its first points. `web.b.x` is still written, `web.a.x` was read, and
+/// `web.new.x` is new.
 fn used(setup: &mut Setup) -> Daemon {
     setup.schemas(SCHEMAS);
     let daemon = setup.clock(T0).start_for_commands();
@@ -142,7 +143,7 @@ fn what_nobody_uses_is_known_after_a_kill() {
     let mut setup = Setup::new();
     let daemon = used(&mut setup);
     check_unused(&daemon, &setup);
-    // Reads have not been noted for 90 days yet.
+    // Reads have not been recorded for 90 days yet.
     let early = costs(&daemon, &[("days", "90")]);
     assert_eq!(
         (&early["unread"], &early["total"]["unread"], &early["both"]),

@@ -120,8 +120,8 @@ impl Run {
     }
 
     /// Checks the rows on the server: reads them with a daemon that has an empty data directory. It reads from as
-    /// many replicas as had to confirm a write. A replica that was down during writes gets them later by hints, and a
-    /// kill loses hints.
+    /// many replicas as had to confirm a write. A replica that was down during writes gets them later by
+    /// hints, and a kill loses hints.
     pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
         let names = self.load.metrics.iter().filter(|m| m.exists()).count();
@@ -212,8 +212,8 @@ pub(crate) fn names_on_server(node: &str, metadata_keyspace: &str) -> usize {
     names.unwrap_or(0)
 }
 
-/// Waits until a daemon has noted the current start of each node. Rows that a node may have lost before are then sent
-/// again.
+/// Waits until a daemon has recorded the current start of each node. Rows that a node may have lost before
+/// are then sent again.
 pub(crate) fn starts_noted(setup: &Setup, cluster: &Cluster) {
     let file = setup.data().join("nodes");
     wait_until("the starts of all nodes to be noted", || {

@@ -264,7 +264,7 @@ pub(crate) fn whisper_fetch(file: &Path, from: i64, until: i64) -> BTreeMap<i64,
     let mut command = counterpart::python_script("whisper-fetch.py").unwrap();
     command.args(["--json", "--from", &from.to_string(), "--until", &until.to_string()]).arg(file);
     let output = command.output().unwrap();
-    // Parsed by hand, because serde_json may round the last bit.
+    // Parsed manually, because serde_json may round the last bit.
     let text = String::from_utf8_lossy(&output.stdout).replace(char::is_whitespace, "");
     let field = |name: &str| -> Option<i64> {
         text.split_once(&format!("\"{name}\":"))?.1.split(',').next()?.parse().ok()

@@ -20,7 +20,8 @@ use crate::stats::{Balance, LOG, REFUSED, Stats};
 
 /// How long the condition about refused values lasts after the last refused value.
 const REFUSED_FOR: Duration = Duration::from_secs(150);
-/// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that are open.
+/// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that
+/// are open.
 const SEGMENT: Duration = Duration::from_secs(30);
 
 /// Folds points into other metrics. Clones share the same state.
@@ -53,12 +54,12 @@ pub(crate) struct State {
     pub(crate) trouble: Option<String>,
 }
 
-/// Which points of a batch go on to the store and the relay.
+/// Which points of a batch are passed to the store and the relay.
 #[derive(Debug)]
 pub enum Fed {
-    /// All points go on.
+    /// All points are passed on.
     All,
-    /// Only these points go on.
+    /// Only these points are passed on.
     Only(PointBatch),
 }
 
@@ -135,9 +136,9 @@ impl Aggregation {
         })))
     }
 
-    /// Offers the points of a batch to the rules. When this returns, the values that the rules took are written to the
-    /// log's file, so that a kill does not lose them. Returns which points go on; the caller reports the number of the
-    /// others with [`Aggregation::note_consumed`].
+    /// Offers the points of a batch to the rules. When this returns, the values that the rules took are
+    /// written to the log's file, so that a kill does not lose them. Returns which points are passed on; the
+    /// caller reports the number of the others with [`Aggregation::note_consumed`].
     pub fn feed(&self, batch: &PointBatch) -> Fed {
         let active = self.0.active.load();
         let candidates = active.candidates(batch);
@@ -151,7 +152,7 @@ impl Aggregation {
         if replaced.is_empty() { Fed::All } else { Fed::Only(without(batch, &replaced)) }
     }
 
-    /// Counts points that do not go on to the store and the relay.
+    /// Counts points that are not passed to the store and the relay.
     pub fn note_consumed(&self, points: usize) {
         self.0.stats.consumed.add(points as u64);
     }
@@ -295,8 +296,8 @@ impl Active {
 }
 
 impl State {
-    /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them has the name
-    /// of the point.
+    /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them
+    /// has the name of the point.
     fn take(
         &mut self,
         batch: &PointBatch,
@@ -315,8 +316,8 @@ impl State {
         (buffers.feed(group, active.matcher.rules.rules(), arrival, &active.limits, refuse), is_output)
     }
 
-    /// Matches a name that is not known yet against the rules. Returns its group, and whether one of the rules' outputs
-    /// has this same name; `None` if no rule matches.
+    /// Matches a name that is not known yet against the rules. Returns its group, and whether one of the
+    /// rules' outputs has this same name; `None` if no rule matches.
     #[cold]
     fn learn(&mut self, name: &str, hash: u128) -> Option<(u32, bool)> {
         if self.known.is_full() {

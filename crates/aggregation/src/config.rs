@@ -16,7 +16,7 @@ const WRITE_BACK_MIN: Duration = Duration::from_millis(100);
 pub struct Config {
     /// Path of carbon's `aggregation-rules.conf`; empty switches aggregation off. reload: yes
     pub rules: PathBuf,
-    /// Whether points go on to the store and the relay after the rules have seen them. reload: yes
+    /// Whether points are also stored and relayed after the rules have used them. reload: yes
     pub forward_all: bool,
     /// Intervals of a buffer that are kept for late points, beside the current one. reload: yes
     pub max_intervals: u32,

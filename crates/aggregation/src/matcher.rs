@@ -56,7 +56,7 @@ struct Entry {
     hash: u128,
     /// The position of its group.
     group: u32,
-    /// One of the outputs has this very name: the points of the output replace the received ones.
+    /// Whether one of the outputs has exactly this name. If so, the points of the output replace the received ones.
     is_output: bool,
 }
 

@@ -57,7 +57,7 @@ pub struct EventLog {
     file: Mutex<Option<EventFile>>,
     /// The other daemons on the same store; `None` if there can be none.
     peers: Option<Arc<dyn EventPeers>>,
-    /// What was wrong with the file when it was opened.
+    /// The damage of the file that was found when it was opened.
     damage: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl EventLog {
         Self { list: RwLock::new(List::new(0)), file: Mutex::new(None), peers: None, damage: None }
     }
 
-    /// What was wrong with the file when it was opened, and what was lost by it; `None` if nothing was wrong.
+    /// The damage of the file that was found when it was opened, and the loss; `None` if nothing was wrong.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }

@@ -16,7 +16,7 @@ pub(crate) struct Fault {
     end: usize,
     /// The function that the sender probably meant.
     meant: Option<&'static str>,
-    /// What is expected at this position.
+    /// A text that describes what is expected at this position.
     expected: Option<String>,
 }
 

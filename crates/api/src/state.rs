@@ -80,7 +80,7 @@ pub(crate) struct Api {
     pub(crate) has_page: bool,
     /// The directory of the page's boards, if there is one.
     pub(crate) boards: Option<PathBuf>,
-    /// `None` if nobody may see the status.
+    /// `None` if the status is not served.
     pub(crate) status: Option<Status>,
     pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,

@@ -23,7 +23,7 @@ pub trait StatusSource: Send + Sync + Debug {
     async fn status(&self) -> Result<Value, AdminError>;
 }
 
-/// Texts of storage rules to try. The text in force is used for a missing one.
+/// Texts of storage rules to try. For a missing text, the text in use applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleTexts {
@@ -46,7 +46,7 @@ pub struct TrialLimits {
 /// nothing.
 #[async_trait]
 pub trait RuleTester: Send + Sync + Debug {
-    /// Returns the texts of the storage rules in force, and their files, as a JSON object.
+    /// Returns the texts of the storage rules in use, and their files, as a JSON object.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ pub trait RuleTester: Send + Sync + Debug {
 /// A question about costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostQuestion {
-    /// A metric counts as unused if nobody wrote or read it for this many days.
+    /// A metric counts as unused if it was not written or not read for this many days.
     pub days: u32,
     /// How many components below `under` the listed directories are; at least 1.
     pub depth: usize,
@@ -88,8 +88,8 @@ pub struct CostQuestion {
 /// Finds the directories, tags and metrics with the highest costs. Changes nothing.
 #[async_trait]
 pub trait CostSource: Send + Sync + Debug {
-    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or
-    /// reads, as a JSON object. Ends early at a limit; the object says so.
+    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that are not
+    /// written or reads, as a JSON object. Ends early at a limit; the object says so.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Users of the API port: Basic authentication with a file of Apache's htpasswd.
 //!
 //! `file` reads the file and compares passwords. This module decides which requests must come from a user: all, or
-//! only those that change something. The check runs before the routes and notes its result in the request. A handler
-//! that changes something calls [`LiveUsers::refuse_write`].
+//! only those that change something. The check runs before the routes and notes its result in the request. A
+//! handler that changes something calls [`LiveUsers::refuse_write`].
 
 mod config;
 mod file;
@@ -29,7 +29,8 @@ pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;
 pub use self::file::UsersError;
 
-/// Maximum number of passwords that are being compared or wait for it. Comparing takes a processor some milliseconds.
+/// Maximum number of passwords that are being compared or wait for it. Comparing takes a processor some
+/// milliseconds.
 const WAITING_MAX: usize = 32;
 /// Time between two log lines about wrong passwords, in milliseconds.
 const LOG_EVERY_MS: i64 = 60_000;
@@ -193,7 +194,7 @@ fn read(file: &Path) -> Result<Option<Arc<Users>>, UsersError> {
     Ok(Some(Arc::new(Users::read(file)?)))
 }
 
-/// What is wrong with the file of users; `None` if nothing is.
+/// The problem of the file of users; `None` if there is none.
 pub(crate) fn problem(file: &Path) -> Option<UsersError> {
     read(file).err()
 }

@@ -22,7 +22,7 @@ pub struct Client {
     agent: Agent,
 }
 
-/// An answer, with whatever status.
+/// An answer with any status.
 #[derive(Debug)]
 pub struct Answer {
     /// HTTP status code.

@@ -120,7 +120,7 @@ fn sizes_and_times(options: &Options) -> Vec<String> {
     ]
 }
 
-/// The same settings under the names of 3.11, where the names include the unit.
+/// The settings of `sizes_and_times` under the names of 3.11, where the names include the unit.
 fn sizes_and_times_3_11(options: &Options) -> Vec<String> {
     vec![
         "commitlog_segment_size_in_mb: 8".to_owned(),

@@ -81,7 +81,7 @@ struct Inner {
     schema: SchemaCheck,
     /// Why the last attempt to join failed; `None` before the first failure and after this daemon has joined.
     join_error: StdMutex<Option<String>>,
-    /// What is wrong with the clock, as of the last comparison with the server's.
+    /// The problem of the clock at the last comparison with the server's clock.
     ahead: StdMutex<Option<String>>,
     /// If `true`, the shared store resolves globs, so no names are loaded.
     finds_names: bool,

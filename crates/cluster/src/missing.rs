@@ -90,7 +90,7 @@ enum Verdict {
 
 impl Member {
     /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from
-    /// the local copy. Metrics that got points lately are watched first. Returns how many are missing.
+    /// the local copy. Metrics that got points recently are watched first. Returns how many are missing.
     pub(crate) async fn apply_deletions(
         &self,
         local: &dyn LocalMetrics,

@@ -1,4 +1,4 @@
-//! The file `nodes`: the last known start time of each server. A start time is noted only after the rows that
+//! The file `nodes`: the last known start time of each server. A start time is recorded only after the rows that
 //! the server may have lost by then are pending again. In this way a restart is found even if this daemon did
 //! not run at that time.
 
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(file.news(&nodes), []);
         let nodes = [listed(A, Some(8), 1), listed(B, Some(9), 4)];
         assert_eq!((file.news(&nodes), file.settled(&nodes)), (vec![(A, 8)], None));
-        // A start time that was noted but not saved is new again after a restart of the daemon.
+        // A start time that was recorded but not saved is new again after a restart of the daemon.
         file.note(&[(A, 8)]);
         assert_eq!(NodesFile::load(dir.path()).news(&nodes), [(A, 8)]);
     }

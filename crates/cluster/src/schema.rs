@@ -72,7 +72,7 @@ impl SchemaCheck {
         }
     }
 
-    /// The same status with a new state of the commit log.
+    /// The status `before` with a new state of the commit log.
     fn set_log(&self, before: SchemaStatus, keeps_commit_log: bool) -> SchemaStatus {
         let now = SchemaStatus { keeps_commit_log, ..before };
         *self.lock() = now.clone();

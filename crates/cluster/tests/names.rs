@@ -40,7 +40,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("busy.{n}")).collect()
 }
 
-/// Makes a server with metrics that were last noted within the day before, and a daemon that writes them.
+/// Makes a server with metrics whose last write was recorded within the last day, and a daemon that writes them.
 async fn busy(count: usize, dir: &std::path::Path) -> (Arc<Server>, Daemon) {
     let server = server();
     let names = names(count);

@@ -89,7 +89,7 @@ fn credential(what: &str, value: &str, has_metadata: bool, at: At<'_>, draft: &m
     }
 }
 
-/// Converts a sampling rate: BigGraphite sets the share of reads that are noted (such as 0.1), Plumbago notes
+/// Converts a sampling rate: BigGraphite sets the share of reads that are recorded (such as 0.1), Plumbago sets
 /// one of N reads (such as N = 10).
 fn sampling(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     match value.parse::<f64>() {

@@ -48,7 +48,7 @@ pub struct Setting {
 pub enum RemarkKind {
     /// The file or the value cannot be read.
     Error,
-    /// Something is left to do by hand.
+    /// The user has to do something manually.
     Todo,
     /// Plumbago cannot do this.
     NoEquivalent,
@@ -59,7 +59,7 @@ pub enum RemarkKind {
 /// Something that no setting can express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// What it means for the reader.
+    /// The meaning of the remark for the reader.
     pub kind: RemarkKind,
     /// Where it comes from.
     pub from: Origin,

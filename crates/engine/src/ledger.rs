@@ -7,7 +7,7 @@ use crate::stats::{REASONS, Reject, Stats};
 pub struct Ledger {
     /// Number of points that `push` and `try_push` have queued.
     pub received: u64,
-    /// Points restored at the start from state rows and the journal.
+    /// Number of points restored at the start from state rows and the journal.
     pub recovered: u64,
     /// Number of slots in committed flushes.
     pub stored: u64,
@@ -22,8 +22,8 @@ pub struct Ledger {
     pub replaced: u64,
     /// Rejected points by reason.
     pub rejected: [u64; REASONS],
-    /// Points known to be lost because of damaged files, found since the start. They were never received, so
-    /// they are not part of the balance.
+    /// Number of points known to be lost because of damaged files, found since the start. They were never
+    /// received, so they are not part of the balance.
     pub lost: u64,
 }
 

@@ -55,9 +55,9 @@ impl Reject {
 /// Counters of one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Stats {
-    /// Points queued by `push` and `try_push`.
+    /// Number of points queued by `push` and `try_push`.
     pub(crate) received: Counter,
-    /// Points restored from state rows and journal at start.
+    /// Number of points restored from state rows and journal at start.
     pub(crate) recovered: Counter,
     /// Number of slots in committed flushes.
     pub(crate) stored: Counter,
@@ -91,7 +91,7 @@ pub(crate) struct Stats {
     pub(crate) crowded: Gauge,
     /// The number of metrics that a flush of everything still has to write.
     pub(crate) flush_all_left: Gauge,
-    /// Bytes of heads, cells and tables.
+    /// Memory of heads, cells and tables, in bytes.
     pub(crate) head_bytes: Gauge,
     /// 1 while reading pauses because memory is at its ceiling or the journal cannot be written to the disk.
     pub(crate) paused: Gauge,

@@ -35,7 +35,7 @@ pub(crate) struct Gap {
     pub(crate) rows: u64,
 }
 
-/// What was removed from a log.
+/// The data that was removed from a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TakenOut {
     pub(crate) file: PathBuf,

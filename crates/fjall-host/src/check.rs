@@ -25,7 +25,7 @@ pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from
 pub struct Mended {
     /// The file.
     pub path: PathBuf,
-    /// What was wrong and what was done.
+    /// A text with the damage and the remedy.
     pub text: String,
 }
 

@@ -74,7 +74,7 @@ pub enum HostError {
     Corrupt {
         /// The damaged file, or the directory if the file is not known.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, as text.
         reason: String,
     },
     /// Any other failure.

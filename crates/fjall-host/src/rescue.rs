@@ -22,7 +22,7 @@ pub const RESCUED: &str = "rescued";
 pub struct RescueStep {
     /// The damaged or missing file.
     pub path: PathBuf,
-    /// What is wrong, what is done about it, and what is lost by that.
+    /// A text with the damage, the remedy, and the resulting loss.
     pub text: String,
     /// Whether [`rescue`] changes something so that the database can be opened. If not, either the next start
     /// solves the problem itself, or nothing can solve it.
@@ -217,7 +217,8 @@ fn take_out(dir: &Path, keyspace: &Path, version: u64, manifest: &[u8], gone: &[
     write_manifest(keyspace, version + 1, &bytes)
 }
 
-/// Writes a manifest and makes it the current one. Tables that it does not list are removed when the database opens.
+/// Writes a manifest and makes it the current one. Tables that it does not list are removed when the database
+/// opens.
 fn write_manifest(keyspace: &Path, version: u64, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(keyspace.join(format!("v{version}")))?;
     file.write_all(bytes)?;

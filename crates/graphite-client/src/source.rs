@@ -23,7 +23,7 @@ const NOT_THERE: [u16; 4] = [400, 404, 405, 501];
 /// Statuses of `/render` that are not failures. 404 is the answer of carbonapi if it knows none of the
 /// metrics.
 const NO_SERIES: &[u16] = &[404];
-/// The same for a request of the raw format. 400 can be the answer of a server that does not know this
+/// The statuses for a request of the raw format. 400 can be the answer of a server that does not know this
 /// format.
 const NO_RAW: &[u16] = &[400, 404];
 /// The characters that are percent-encoded in a query: all except letters, digits and `-._~`.

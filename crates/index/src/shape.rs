@@ -7,8 +7,8 @@ use foldhash::quality::RandomState;
 
 use crate::children::Child;
 
-/// Computes the parts whose sums are the shapes. Each tree has its own random seeds, so that nobody can make
-/// a list of names in which different directories have the same shape.
+/// Computes the parts whose sums are the shapes. Each tree has its own random seeds, so that it is impossible
+/// to make a list of names in which different directories have the same shape.
 #[derive(Debug)]
 pub(crate) struct Mixer([u64; 3]);
 

@@ -63,7 +63,7 @@ pub enum BindError {
     Address {
         /// The listener.
         listener: Listener,
-        /// What is wrong with the address.
+        /// The problem of the address.
         problem: String,
     },
     /// The operating system refused to bind the address.

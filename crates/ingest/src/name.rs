@@ -144,7 +144,7 @@ fn is_plain(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
 }
 
-/// The same for a name with tags. Most senders sort them already.
+/// Like `is_plain`, for a name with tags. Most senders sort them already.
 #[inline]
 fn is_plain_tagged(name: &[u8]) -> bool {
     match memchr::memchr(b';', name) {

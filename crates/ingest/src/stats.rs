@@ -196,17 +196,17 @@ impl Stats {
         self.listeners.iter().map(|one| one.received.get()).sum()
     }
 
-    /// Points accepted from all listeners.
+    /// Number of points accepted from all listeners.
     pub fn accepted(&self) -> u64 {
         self.listeners.iter().map(|one| one.accepted.get()).sum()
     }
 
-    /// Points rejected by all listeners for one reason.
+    /// Number of points rejected by all listeners for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.listeners.iter().map(|one| one.rejected[reason as usize].get()).sum()
     }
 
-    /// Points rejected by all listeners for all reasons.
+    /// Number of points rejected by all listeners for all reasons.
     pub fn rejected(&self) -> u64 {
         Reject::ALL.into_iter().map(|reason| self.rejected_for(reason)).sum()
     }
@@ -279,17 +279,17 @@ impl ListenerStats {
         self.received.get()
     }
 
-    /// Points accepted by the sink.
+    /// Number of points accepted by the sink.
     pub fn accepted(&self) -> u64 {
         self.accepted.get()
     }
 
-    /// Points rejected for one reason.
+    /// Number of points rejected for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
     }
 
-    /// Points rejected for all reasons.
+    /// Number of points rejected for all reasons.
     pub fn rejected(&self) -> u64 {
         self.rejected.iter().map(Counter::get).sum()
     }

@@ -33,7 +33,7 @@ pub enum JournalError {
     Corrupt {
         /// The damaged file, or the directory if the file is not known.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem of the file, and the remedy.
         reason: String,
     },
     /// A sync failed, and some of the data could not be written again. Its points are still in memory. The
@@ -42,7 +42,7 @@ pub enum JournalError {
         "the journal refuses points until a restart: {reason}; stop plumbago normally, so that the points in memory are stored"
     )]
     Poisoned {
-        /// What was lost.
+        /// The lost data, as text.
         reason: String,
     },
     /// [`crate::Journal::close`] was called.

@@ -48,7 +48,7 @@ pub(crate) struct LogFile {
     pub(crate) end: u64,
     /// Everything before this offset survives power loss.
     pub(crate) synced: u64,
-    /// Bytes of disk space reserved so far, counted from the start of the file.
+    /// Disk space reserved so far, in bytes, counted from the start of the file.
     pub(crate) allocated: u64,
     /// The smallest sequence number in the file.
     pub(crate) first_sequence: u64,

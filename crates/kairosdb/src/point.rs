@@ -64,7 +64,7 @@ impl Reason {
 pub struct Refused {
     /// The reason.
     pub reason: Reason,
-    /// What is wrong, for the sender.
+    /// The problem, as a text for the sender.
     pub text: String,
     /// The refused point as JSON, where the protocol returns it.
     pub item: Option<String>,

@@ -16,7 +16,7 @@ const FAULTS_MAX: usize = 10;
 pub(crate) struct Tags<'de> {
     /// The tags, without duplicates. Empty if they are too long to be kept.
     pub(crate) tags: Vec<Tag<'de>>,
-    /// What is wrong with them.
+    /// The problems of the tags.
     pub(crate) faults: Vec<String>,
     /// Whether they take more bytes than a name can have.
     pub(crate) too_long: bool,

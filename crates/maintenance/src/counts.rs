@@ -19,7 +19,7 @@ pub struct HistoryCounts {
     pub stored: u64,
     /// Number of slots that were not stored, because the store already had a value for them.
     pub kept: u64,
-    /// Windows folded again from stored and imported points.
+    /// Number of windows computed again from stored and imported points.
     pub folded: u64,
 }
 
@@ -41,7 +41,7 @@ impl HistoryCounts {
     }
 }
 
-/// What was skipped, or needs attention.
+/// The numbers of items that were skipped or need attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SkipCounts {

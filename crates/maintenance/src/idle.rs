@@ -1,4 +1,4 @@
-//! Finds the metrics that nobody writes, and those that nobody reads.
+//! Finds the metrics that are no longer written, and those that are not read.
 
 use plumbago_model::MetricId;
 use plumbago_store::MetricRow;
@@ -20,14 +20,14 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Finds metrics that nobody has read since a time. If reads have been recorded only since a later time,
+    /// Finds metrics that were not read since a time. If reads have been recorded only since a later time,
     /// this is unknown, and that later time is returned as the error.
     pub(crate) async fn since(work: &Work, since: i64) -> Result<Result<Self, i64>, VerbError> {
         let noted_since = work.stores.rows.reads_noted_since().await?.map_or(0, i64::from);
         Ok(if noted_since > since { Err(noted_since) } else { Ok(Self { since }) })
     }
 
-    /// Whether nobody has read the metric. A metric without a recorded read counts as read when it was
+    /// Whether the metric was not read. A metric without a recorded read counts as read when it was
     /// created.
     pub(crate) fn is(&self, row: &MetricRow) -> bool {
         // A store may keep only the day.
@@ -35,7 +35,7 @@ impl Unread {
         read.max(i64::from(row.created_on)) < self.since
     }
 
-    /// The metrics among these that nobody has read.
+    /// The metrics among these that were not read.
     pub(crate) async fn of(&self, work: &Work, names: Vec<String>) -> Result<Vec<String>, VerbError> {
         let mut unread = Vec::new();
         for names in names.chunks(LOOKED_UP) {

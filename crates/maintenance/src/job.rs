@@ -102,7 +102,7 @@ pub enum JobError {
     Selection {
         /// The name of the job.
         job: &'static str,
-        /// What is wrong with the glob.
+        /// The problem of the glob.
         source: GlobError,
     },
     /// The run was stopped.

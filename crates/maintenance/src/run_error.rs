@@ -19,7 +19,7 @@ pub enum RunError {
     Invalid {
         /// The name of the verb.
         job: String,
-        /// What is wrong.
+        /// The problem, as text.
         why: String,
     },
     /// Too many runs have not ended.

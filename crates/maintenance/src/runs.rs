@@ -56,7 +56,7 @@ pub struct RunStatus {
     pub parameters: Value,
     /// The state of the run.
     pub state: RunState,
-    /// What it is doing.
+    /// The current action of the run.
     #[serde(flatten)]
     pub moment: Moment,
     /// When it was requested, in seconds since the epoch.

@@ -165,7 +165,7 @@ pub enum VerbError {
     /// rest.
     #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
     DiskFull {
-        /// What was to be written.
+        /// The path of the file.
         path: PathBuf,
         /// How much space is missing.
         why: String,
@@ -289,7 +289,7 @@ struct Phase {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
-    /// What is being done.
+    /// The current phase of the job, as text.
     pub phase: String,
     /// How much of it is done.
     pub done: u64,

@@ -134,7 +134,7 @@ impl Sender {
         self.is_last.is_cancelled() && self.queue.size().waiting == 0
     }
 
-    /// Sends until the connection breaks, or the queue is empty for good.
+    /// Sends until the connection breaks, or the queue is empty and closed.
     async fn send(&self, stream: Box<dyn Stream>) -> io::Result<()> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let mut marks = Marks { places: VecDeque::new(), resend: self.resend };

@@ -20,7 +20,7 @@ pub enum EvalError {
     Argument {
         /// The name of the function.
         function: String,
-        /// What is wrong with the argument.
+        /// The problem of the argument.
         reason: String,
         /// What the argument should be, if that is known.
         expected: Option<String>,
@@ -81,7 +81,7 @@ pub(crate) enum Fault {
     Error(EvalError),
 }
 
-/// What is wrong with the arguments of a function.
+/// A problem of the arguments of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) reason: String,

@@ -14,8 +14,8 @@ pub trait Watch: Debug {
     fn may_hold(&self, bytes: usize) -> bool;
 }
 
-/// Observes the result of each part of the targets, to explain an answer. Targets that functions make from names are
-/// reported as a whole, without their parts.
+/// Observes the result of each part of the targets, to explain an answer. Targets that functions make from
+/// names are reported as a whole, without their parts.
 pub trait Observer: Debug {
     /// A call or path is about to be evaluated. Calls nest. A call that is read over several ranges is evaluated
     /// several times.
@@ -24,7 +24,8 @@ pub trait Observer: Debug {
     /// The call or path gave these series; `None` if it gave something else or failed.
     fn ends(&self, place: &Place, series: Option<&[TimeSeries]>);
 
-    /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that has begun.
+    /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that
+    /// has begun.
     fn begins_made(&self, target: &Target);
 
     /// The target that a function made gave these series; `None` if it failed.
@@ -44,7 +45,7 @@ pub struct Place {
     pub span: Range<usize>,
 }
 
-/// Asks a watch now and then in long loops.
+/// Calls a watch at intervals in long loops.
 #[derive(Debug)]
 pub(crate) struct Pace<'a> {
     watch: &'a dyn Watch,

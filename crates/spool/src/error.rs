@@ -25,7 +25,7 @@ pub enum SpoolError {
     /// Stored rows that the spool needs are damaged.
     #[error("the spool is damaged: {reason}")]
     Corrupt {
-        /// What is damaged.
+        /// The damage, as text.
         reason: String,
     },
     /// [`crate::Spool::close`] was called.

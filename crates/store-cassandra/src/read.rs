@@ -198,7 +198,7 @@ impl PointReader {
 }
 
 /// Whether rows are computed from the answer. Such a read must see every row that was confirmed: a replica
-/// that lags would make wrong windows for good.
+/// that lags would make windows permanently wrong.
 fn decides_on_a_write(request: &ReadRequest, view: View) -> bool {
     request.include_retained || matches!(view, View::SameReplica(_))
 }

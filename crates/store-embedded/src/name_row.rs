@@ -8,7 +8,7 @@ pub(crate) struct NameRow {
     pub(crate) created_on: u32,
     /// The number of the metric's configuration.
     pub(crate) config: u32,
-    /// The day of the last read, in days since the epoch; 0 if no read was noted. A day of 0 is not written
+    /// The day of the last read, in days since the epoch; 0 if no read was recorded. A day of 0 is not written
     /// to the row.
     pub(crate) read_on: u16,
 }

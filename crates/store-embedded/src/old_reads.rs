@@ -14,7 +14,7 @@ use crate::store::Core;
 
 /// The keyspace: id to day.
 const KEYSPACE: &str = "reads";
-/// The row with the first day on which reads were noted. Its key is shorter than any id.
+/// The row with the first day on which reads were recorded. Its key is shorter than any id.
 const SINCE: &[u8] = b"since";
 /// Number of names that one batch checks.
 const MOVED_AT_ONCE: usize = 10_000;

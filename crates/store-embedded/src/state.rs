@@ -67,7 +67,7 @@ pub(crate) fn note_checkpoint(open: &Open, stamp: [u8; 16]) -> Result<(), StoreE
     open.system.insert(HELD, stamp).map_err(|error| write_error("note the checkpoint", error))
 }
 
-/// The stamp of the checkpoint, if one is noted.
+/// The stamp of the checkpoint, if one is recorded.
 pub(crate) fn checkpoint(open: &Open) -> Result<Option<[u8; 16]>, StoreError> {
     let row = open.system.get(HELD).map_err(|error| read_error("read the note of the checkpoint", error))?;
     Ok(row.and_then(|row| row[..].try_into().ok()))

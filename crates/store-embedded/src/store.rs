@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) state_files: Mutex<Vec<PathBuf>>,
     /// Held by a maintenance run: there is one at a time.
     pub(crate) maintenance: Mutex<()>,
-    /// The metrics whose reads were noted today.
+    /// The metrics whose reads were recorded today.
     pub(crate) noted: NotedToday,
     /// Whether a checkpoint is recorded. The next change then has to remove the record first.
     has_checkpoint: Mutex<bool>,

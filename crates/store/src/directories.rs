@@ -45,7 +45,7 @@ pub struct DirectoryPage {
     pub next: Option<Vec<u8>>,
 }
 
-/// What is wrong with a metric's rows. For readers such a metric does not exist.
+/// A problem of a metric's rows. For readers such a metric does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowProblem {
     /// The metric is listed but has no metadata: its creation was interrupted or is still in progress.
@@ -71,7 +71,7 @@ pub struct MetricRow {
     /// When the metric was last read, in seconds since the epoch, according to the store's records; `None` if
     /// there is no record.
     pub read_on: Option<u32>,
-    /// What is wrong with the rows; `None` if they are complete and readable.
+    /// The problem of the rows; `None` if they are complete and readable.
     pub problem: Option<RowProblem>,
 }
 

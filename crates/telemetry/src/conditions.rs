@@ -14,7 +14,7 @@ pub enum Severity {
     Hint,
     /// Requests are answered, but an operator should act.
     Warning,
-    /// A start or a stop: the process is not ready, but nobody has to act. It is logged at level INFO.
+    /// A start or a stop: the process is not ready, but no action is needed. It is logged at level INFO.
     Phase,
     /// The process is not ready, and an operator has to act.
     NotReady,
@@ -42,7 +42,7 @@ impl Severity {
 pub struct Condition {
     /// Short and stable, for programs: `memory`, `create_limited`.
     pub name: &'static str,
-    /// What it means for an operator.
+    /// The meaning of the condition for an operator.
     pub severity: Severity,
     /// What happens, which setting controls it, and what to do.
     pub text: String,

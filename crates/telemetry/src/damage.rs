@@ -23,7 +23,7 @@ const NAMED_MAX: usize = 3;
 pub struct Found {
     /// The damaged file, or its directory if it is not known which file is damaged.
     pub path: PathBuf,
-    /// What is wrong with it, what was lost and what to do.
+    /// The damage of the file, the lost data and the remedy.
     pub text: String,
 }
 

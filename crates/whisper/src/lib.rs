@@ -20,5 +20,5 @@ pub use header::{Archive, Header, method_of, number_of};
 pub use problem::Problem;
 pub use write::{WriteProblem, write};
 
-/// Bytes of a point: a timestamp and a value.
+/// Size of a point in bytes: a timestamp and a value.
 pub const POINT_BYTES: usize = 12;

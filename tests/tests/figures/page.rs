@@ -52,7 +52,7 @@ fn print_table() {
     println!("`/render` before and after Explain compares two builds, so it is no figure of this command.");
 }
 
-/// Opens the page anew, with a state like `#target=a`.
+/// Loads the page again, with a state like `#target=a`.
 fn open(browser: &Browser, daemon: &Daemon, state: &str) {
     browser.open("about:blank");
     browser.open(&format!("http://{}/{state}", daemon.api()));

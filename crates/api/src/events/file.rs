@@ -14,7 +14,7 @@ pub(super) struct Opened {
     pub(super) file: EventFile,
     /// The events, each with the length of its line in bytes.
     pub(super) events: Vec<(Event, usize)>,
-    /// What is wrong with the file; `None` if nothing is.
+    /// The damage of the file; `None` if there is none.
     pub(super) damage: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Note {
         }
     }
 
-    /// What is wrong with an events file that contains this text; `None` if nothing is.
+    /// The damage of an events file that contains this text; `None` if there is none.
     fn compare(self, text: &[u8]) -> Option<String> {
         let noted = usize::try_from(self.bytes).ok().and_then(|bytes| text.get(..bytes));
         match noted {

@@ -1,4 +1,4 @@
-//! carbonapi's protobuf messages. Responses are encoded by hand because series are streamed; requests are
+//! carbonapi's protobuf messages. Responses are encoded without a library because series are streamed; requests are
 //! decoded by `prost`.
 
 use plumbago_render::{Points, TimeRange, TimeSeries};

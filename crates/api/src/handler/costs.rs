@@ -1,4 +1,4 @@
-//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
+//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that are not written or read.
 //! The endpoint is open to those who may see the status, and changes nothing.
 
 use std::sync::Arc;

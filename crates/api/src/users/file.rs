@@ -36,7 +36,7 @@ pub enum UsersError {
         file: PathBuf,
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// The problem of the line.
         problem: &'static str,
     },
     /// The file contains no user.

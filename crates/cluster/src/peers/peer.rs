@@ -108,7 +108,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with the peer, as texts for operators.
+    /// The problems of the peer, as texts for operators.
     pub(super) fn troubles(&self) -> Vec<String> {
         let texts = self.trouble().texts();
         texts.into_iter().map(|text| format!("peer {}: {text}", self.address)).collect()

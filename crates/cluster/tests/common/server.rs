@@ -32,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) changes: Mutex<Vec<(u64, i64, String, bool)>>,
     pub(crate) requests: Mutex<Requests>,
     pub(crate) leases: Mutex<BTreeMap<String, Uuid>>,
-    /// When metrics were last noted as written, in seconds since the epoch.
+    /// When metrics were last recorded as written, in seconds since the epoch.
     pub(crate) noted: Mutex<BTreeMap<String, i64>>,
     pub(crate) note_reads: AtomicU64,
     pub(crate) note_writes: AtomicU64,

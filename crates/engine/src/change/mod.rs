@@ -26,7 +26,8 @@ use crate::shard::ranges::{Ask, BeginRange};
 
 /// Largest number of metrics that are held still at the same time.
 const HELD_METRICS: usize = 1000;
-/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held for long.
+/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held
+/// for long.
 const HELD_SLOTS: u64 = 1 << 24;
 /// Largest number of metrics in one request to the shards, so that points do not wait long for the answer.
 const ASKED: usize = 256;
@@ -244,7 +245,7 @@ impl Engine {
         result
     }
 
-    /// Carries out a change. First fills the new stages, which nobody reads yet. Then writes state rows with
+    /// Carries out a change. First fills the new stages, which are not read yet. Then writes state rows with
     /// the open windows of both the old and the new stages. The settings in the metadata store decide which
     /// of these windows count, both now and after a kill.
     async fn carry_out_change(

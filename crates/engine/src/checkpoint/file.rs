@@ -148,7 +148,7 @@ impl CheckpointFile {
     }
 }
 
-/// Removes a checkpoint for good, so that not even a power cut brings it back. If there is none, this is not
+/// Removes a checkpoint permanently, so that not even a power cut brings it back. If there is none, this is not
 /// an error.
 ///
 /// # Errors

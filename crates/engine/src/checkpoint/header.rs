@@ -11,7 +11,7 @@ use crate::bytes::{take, take_slice, take_u32, take_u64};
 /// The first frame of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
-    /// The stamp of the checkpoint. The store has noted the same stamp.
+    /// The stamp of the checkpoint. The store has recorded the same stamp.
     pub(crate) stamp: [u8; 16],
     /// The seed of the hash that distributes names over the shards.
     pub(crate) seed: u64,

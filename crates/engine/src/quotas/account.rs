@@ -37,7 +37,7 @@ pub(crate) struct Usage {
     /// The minute since the epoch is in the high half, the number of points that arrived in it is in the low
     /// half.
     minute: AtomicU64,
-    /// The same for the minute before.
+    /// Like `minute`, for the minute before.
     minute_before: AtomicU64,
     bytes: AtomicU64,
     /// Refused points, by the limit that was reached. In a dry run, these are the points that would have been
@@ -126,7 +126,7 @@ impl Account {
         points(&self.usage.minute).max(points(&self.usage.minute_before))
     }
 
-    /// Bytes in the store at the last measurement; `None` before the first one.
+    /// Size of the points in the store, in bytes, at the last measurement; `None` before the first one.
     pub(crate) fn bytes(&self) -> Option<u64> {
         Some(self.usage.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes != UNKNOWN)
     }

@@ -63,7 +63,7 @@ pub struct QuotaUse {
     pub metrics: u64,
     /// Number of points that arrived in the current minute or in the one before, whichever number is larger.
     pub points_per_minute: u64,
-    /// Bytes in the store at the last measurement; `None` before the first one.
+    /// Size of the points in the store, in bytes, at the last measurement; `None` before the first one.
     pub bytes: Option<u64>,
     /// Points refused since the start, in the order of [`Limited::ALL`]. In a dry run, these are the points
     /// that would have been refused.

@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 #[derive(Debug)]
 pub(crate) struct QuotaWatch {
     conditions: Conditions,
-    /// What was seen of each directory.
+    /// The state of each directory at the last check.
     seen: HashMap<String, Seen>,
 }
 
@@ -31,7 +31,7 @@ struct Seen {
     refused: [u64; 3],
     /// When one of the counters last grew, in seconds since the epoch.
     grew: i64,
-    /// Points refused since the last period without refusals.
+    /// Number of points refused since the last period without refusals.
     points: u64,
     /// Whether a point of a new metric was among the refused ones.
     has_new: bool,

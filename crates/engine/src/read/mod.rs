@@ -80,8 +80,8 @@ impl Reader {
         Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }
     }
 
-    /// Reads the heads of the metrics, one answer for each name. `None` if the metric has no head or its retention does
-    /// not reach the range.
+    /// Reads the heads of the metrics, one answer for each name. `None` if the metric has no head or its
+    /// retention does not reach the range.
     pub(crate) async fn ask_heads(
         &self,
         request: &FetchRequest,
@@ -150,7 +150,7 @@ impl Reader {
     }
 }
 
-/// What was read for one metric.
+/// The data that was read for one metric.
 #[derive(Debug)]
 pub(crate) struct Part {
     name: Arc<str>,

@@ -39,7 +39,7 @@ pub struct CrowdedMetric {
 pub struct CrowdedMetrics {
     /// How many of the watched metrics are crowded. The total number is at least this large.
     pub count: u64,
-    /// Some of the crowded metrics.
+    /// Examples of crowded metrics.
     pub examples: Vec<CrowdedMetric>,
 }
 

@@ -236,7 +236,7 @@ impl Shard {
         self.heads.len()
     }
 
-    /// Bytes of heads, windows, cells and table.
+    /// Memory of heads, windows, cells and the table, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let heads = self.heads.bytes() + self.windows.bytes() + self.pool.bytes();
         heads + self.table.allocation_size() + self.late.waiting.bytes() + self.quotas.bytes()

@@ -121,7 +121,7 @@ impl Pool {
         }
     }
 
-    /// Bytes of all cells, including free ones.
+    /// Memory of all cells, including free ones, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.cells.bytes()
     }

@@ -48,7 +48,7 @@ impl Assigned {
     }
 
     /// Notes the account of a head. The account has already counted the metric. If there is no account, this
-    /// is noted only if `is_decision` is set.
+    /// is recorded only if `is_decision` is set.
     fn set(&mut self, at: u32, account: Option<Arc<Account>>, is_decision: bool) {
         let number = account.as_ref().map_or(if is_decision { NONE } else { UNDECIDED }, |a| a.number);
         if number == UNDECIDED && at as usize >= self.of.len() {

@@ -28,7 +28,7 @@ pub(crate) struct BeginRange {
     pub(crate) ask: Ask,
 }
 
-/// What is requested of a metric.
+/// A request about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// Only return the content.

@@ -118,7 +118,7 @@ pub(crate) struct ShardGauges {
     /// The number of metrics that a flush of everything still has to write.
     pub(crate) flush_all_left: AtomicU64,
     pub(crate) metrics: AtomicU64,
-    /// Bytes of heads, cells and tables.
+    /// Memory of heads, cells and tables, in bytes.
     pub(crate) bytes: AtomicU64,
     /// The oldest journal segment that the shard needs.
     pub(crate) needed_from: AtomicU32,

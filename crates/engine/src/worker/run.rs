@@ -213,7 +213,7 @@ impl ShardWorker {
                 self.answer_reads();
             }
             ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
-            // An error of `send` means that nobody waits for the answer any longer.
+            // An error of `send` means that the caller no longer waits for the answer.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
@@ -298,7 +298,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Releases heads if nobody waits for the answer any longer.
+    /// Releases heads if the caller no longer waits for the answer.
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {

@@ -61,7 +61,7 @@ impl ShardWorker {
     }
 
     /// Ends the worker and hands its shard over as it is, once all metrics are created. Returns whether it
-    /// did. If the journal does not have all points, or a job is in the middle of a metric, the points are
+    /// did. If the journal does not have all points, or a job has only partly processed a metric, the points are
     /// stored instead.
     fn hand_over(&mut self) -> bool {
         if !self.shard.are_created(&mut self.state.created_until) {

@@ -64,7 +64,7 @@ impl Reply {
         self.0.capacity()
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

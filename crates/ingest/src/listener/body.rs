@@ -97,7 +97,7 @@ pub(super) struct Reader<'a> {
     gzip: Option<Gzip>,
     bytes_max: usize,
     lease: Lease<'a>,
-    /// Bytes received, compressed or not.
+    /// Number of bytes received, compressed or not.
     pub(super) received: usize,
     /// The content.
     pub(super) bytes: Vec<u8>,

@@ -8,7 +8,7 @@ const HEADER_BYTES: usize = 4;
 /// The position of a decoder in a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Points accepted or refused so far.
+    /// Number of points accepted or refused so far.
     pub seen: usize,
     /// The size of these points in a batch, which repeats the name of each point.
     pub bytes: usize,
@@ -31,7 +31,7 @@ pub trait Decode: Send {
 #[derive(Debug)]
 pub struct Framed<D> {
     decoder: D,
-    /// Bytes read but not decoded yet.
+    /// The bytes that were read but not decoded yet.
     tail: Vec<u8>,
     cursor: Cursor,
     frame_bytes_max: usize,

@@ -18,11 +18,11 @@ pub struct TcpProtocol {
     pub limit: MessageLimit,
     /// Whether the stream of a sender may be compressed.
     pub is_compressible: bool,
-    /// What is transmitted over a connection.
+    /// The form of the data on a connection.
     pub talk: Talk,
 }
 
-/// What is transmitted over a connection.
+/// The form of the data on a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Talk {
     /// A stream of messages that are never answered. Makes the state of a new connection. The arguments are the
@@ -177,6 +177,6 @@ pub trait Protocol: Send {
     /// Ends the stream and counts an incomplete message as refused.
     fn finish(&mut self, intake: &mut Intake);
 
-    /// Bytes of memory that an incomplete message takes.
+    /// Memory that an incomplete message uses, in bytes.
     fn held_bytes(&self) -> usize;
 }

@@ -15,7 +15,7 @@ pub(super) struct Rewrites(Vec<Rule>);
 struct Rule {
     /// The line, counted from 1.
     line: usize,
-    /// As written.
+    /// The rule as written.
     text: String,
     pattern: Pattern,
     replacement: Vec<Part>,

@@ -107,7 +107,7 @@ fn is_positive(ttl: &Scalar<'_>) -> bool {
     }
 }
 
-/// What is wrong with a type. Text and types of plug-ins are not kept.
+/// The problem of a type. Text and types of plug-ins are not kept.
 fn fault_of_type(kind: &str) -> Option<String> {
     match kind {
         "long" | "double" | "kairos_long" | "kairos_double" => None,

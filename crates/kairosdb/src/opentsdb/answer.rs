@@ -21,7 +21,7 @@ pub struct Column {
     pub points: Vec<(i64, Amount)>,
 }
 
-/// What is left of the limits of an answer; used amounts are subtracted.
+/// The rest of the limits of an answer; used amounts are subtracted.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
     /// The number of buckets that fill policies may still make.

@@ -155,7 +155,7 @@ impl Directory {
         writeln!(file, "{sha256} {identity}")
     }
 
-    /// The identities and objects that an interrupted run has noted.
+    /// The identities and objects that an interrupted run has recorded.
     pub(crate) fn copied(&self) -> Vec<(String, String)> {
         let text = fs::read(self.dir.join(COPIED)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);

@@ -24,7 +24,8 @@ pub trait DataFiles: Send + Sync + Debug {
     /// The data directory.
     fn dir(&self) -> &Path;
 
-    /// Bytes that must stay free on its disk, so that the journal and the store can continue.
+    /// Number of bytes that must stay free on the disk of the data directory, so that the journal and the
+    /// store can continue.
     fn min_free_bytes(&self) -> u64;
 
     /// Holds the files as they are now. They contain everything that was in the journal when the call began.
@@ -101,7 +102,7 @@ pub enum BackupError {
     /// Files cannot be read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,

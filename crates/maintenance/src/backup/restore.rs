@@ -17,7 +17,7 @@ use crate::verb::Tracker;
 /// A file that is in a data directory while it is being restored. A daemon refuses to start with it.
 pub const RESTORING: &str = "restore-unfinished";
 
-/// What was found.
+/// The result of verifying a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     /// The generation.

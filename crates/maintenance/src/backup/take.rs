@@ -247,7 +247,7 @@ fn check_room(directory: &Directory, held: &Held, bytes: u64) -> Result<(), Back
     if free_bytes >= needed_bytes { Ok(()) } else { Err(full(directory.path(), needed_bytes, free_bytes)) }
 }
 
-/// Bytes that can still be written to the disk of `dir`. `None` if the system does not report it.
+/// Number of bytes that can still be written to the disk of `dir`. `None` if the system does not report it.
 pub(crate) fn free_at(dir: &Path) -> Option<u64> {
     let disk = statvfs(dir).ok()?;
     // The types differ between platforms.

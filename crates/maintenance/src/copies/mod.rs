@@ -27,7 +27,7 @@ use crate::verb::{FailureKind, VerbError, Work};
 /// name.
 const IS_METRIC: &str = "is metric";
 
-/// What is copied, and how.
+/// The metrics to copy, and the options.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopyPlan {
@@ -49,9 +49,9 @@ pub struct CopyPlan {
 /// What happens to the metrics that were copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Old {
-    /// They stay.
+    /// The metrics stay.
     Stays,
-    /// They are deleted.
+    /// The metrics are deleted.
     Goes,
 }
 

@@ -11,7 +11,7 @@ use super::top::Top;
 /// dropped.
 const COUNTED_MAX: usize = 100_000;
 
-/// The costs of metrics, and how many of them nobody uses.
+/// The costs of metrics, and how many of them are unused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// The number of metrics.
@@ -21,11 +21,11 @@ pub struct Counts {
     /// The present size of their points in the store, in bytes, as `du` measures it; `None` if there are too
     /// many metrics to measure, or the store cannot measure them.
     pub stored_bytes: Option<u64>,
-    /// Number of metrics that nobody wrote.
+    /// Number of metrics that were not written.
     pub unwritten: u64,
-    /// Metrics that nobody read; `None` if this is unknown.
+    /// Number of metrics that were not read; `None` if this is unknown.
     pub unread: Option<u64>,
-    /// Metrics that nobody wrote and nobody read; `None` if this is unknown.
+    /// Number of metrics that were neither written nor read; `None` if this is unknown.
     pub both: Option<u64>,
 }
 

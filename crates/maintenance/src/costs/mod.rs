@@ -1,4 +1,4 @@
-//! Costs: the biggest directories and tags, the newest metrics, and the metrics that nobody writes or reads.
+//! Costs: the biggest directories and tags, the newest metrics, and the metrics that are not written or read.
 //! Nothing is changed.
 //!
 //! One pass reads the rows of all metrics. Only sums, the largest of them and a few names are kept
@@ -34,7 +34,7 @@ const MEASURED_MAX: usize = 2000;
 /// The parameters of a question about costs.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// A metric counts as unused if nobody wrote or read it for this many days.
+    /// A metric counts as unused if it was not written or not read for this many days.
     pub days: u32,
     /// How many components below `under` the counted directories are; at least 1.
     pub depth: usize,
@@ -83,9 +83,9 @@ pub struct Costs {
     pub newest: Vec<Newest>,
     /// Metrics without a point since `since`.
     pub unwritten: Unused,
-    /// Metrics that nobody read since then; `None` if this is unknown.
+    /// Metrics that were not read since then; `None` if this is unknown.
     pub unread: Option<Unused>,
-    /// Metrics that nobody wrote and nobody read; `None` if this is unknown.
+    /// Metrics that were neither written nor read since then; `None` if this is unknown.
     pub both: Option<Unused>,
     /// The time since which metrics are unused, in seconds since the epoch.
     pub since: i64,

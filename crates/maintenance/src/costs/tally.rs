@@ -24,12 +24,12 @@ pub(super) struct Batch {
     pub(super) unread: Vec<bool>,
 }
 
-/// Metrics that nobody uses.
+/// Unused metrics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Unused {
     /// The number of these metrics.
     pub metrics: u64,
-    /// Some of them.
+    /// Names of some of these metrics.
     pub examples: Vec<String>,
     /// The directories with the most of these metrics, largest first.
     pub directories: Vec<Directory>,
@@ -44,7 +44,7 @@ pub(super) struct Tally {
     pub(super) tagged: Counts,
     directories: Directories,
     newest: Top<Created>,
-    /// Names of metrics that nobody wrote, that nobody read, and of both.
+    /// Names of metrics that were not written, of those that were not read, and of those to which both applies.
     examples: [Vec<String>; 3],
 }
 

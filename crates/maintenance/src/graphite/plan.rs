@@ -81,11 +81,11 @@ pub(super) struct Collected<'a> {
 /// What happened to the points of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// They were put into the requested stage.
+    /// The points were put into the requested stage.
     Same,
-    /// They were put into this stage, whose step is that of the answer and not the requested one.
+    /// The points were put into this stage, whose step is that of the answer and not the requested one.
     Other(u32),
-    /// They were folded into this stage.
+    /// The points were aggregated into this stage.
     Folded(u32),
     /// There is no stage for them.
     None,

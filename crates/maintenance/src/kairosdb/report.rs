@@ -28,7 +28,7 @@ pub struct ImportKairosdbReport {
     pub unlisted_rows: u64,
     /// Numbers that were read.
     pub points: u64,
-    /// Points outside the requested metrics and times.
+    /// Number of points outside the requested metrics and times.
     pub outside: u64,
     /// Number of points whose times had milliseconds, which are cut off.
     pub cut: u64,
@@ -59,7 +59,7 @@ pub struct ImportKairosdbReport {
     /// The results of storing points and windows, in all stages.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// What was skipped.
+    /// The numbers of skipped items.
     #[serde(flatten)]
     pub skips: SkipCounts,
     /// The coarsest storage rules that lose no more points than slots of one second would; empty if they were

@@ -71,7 +71,7 @@ pub(super) struct Scratch {
     /// Bytes that must stay free on the disk, because the journal of the data directory needs some space
     /// there too.
     min_free: u64,
-    /// Bytes appended since the last check of the free space.
+    /// Number of bytes appended since the last check of the free space.
     since_look: u64,
     /// The lock is beside the directory, because a run may recreate the directory.
     _lock: File,

@@ -17,7 +17,7 @@ pub struct ImportStoreReport {
     pub stored_before: u64,
     /// Number of metrics that were deleted in the source meanwhile.
     pub gone: u64,
-    /// Metrics without points, of which only names and settings are imported.
+    /// Number of metrics without points, of which only names and settings are imported.
     pub without_points: u64,
     /// Slots and windows that were read.
     pub slots: u64,
@@ -28,7 +28,7 @@ pub struct ImportStoreReport {
     pub history: HistoryCounts,
     /// Slots and windows that have expired, or for which the metric has no stage.
     pub left_out: u64,
-    /// Points ahead of now that were imported.
+    /// Number of points ahead of now that were imported.
     pub ahead: u64,
     /// Metrics that were skipped.
     #[serde(flatten)]

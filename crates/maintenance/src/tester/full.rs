@@ -7,7 +7,7 @@ use crate::questions::du;
 use crate::questions::info::{self, StageInfo};
 use crate::verb::{VerbError, Work};
 
-/// Bytes of a raw point and of a window in the embedded store, after merging (`docs/measurements.md`).
+/// Size in bytes of a raw point and of a window in the embedded store, after merging (`docs/measurements.md`).
 const EMBEDDED: [f64; 2] = [1.44, 5.08];
 /// With fewer points, a metric is not measured: they do not predict the size of later points, because each
 /// block adds bytes of its own.

@@ -38,7 +38,7 @@ pub struct SectionUse {
     pub gives: String,
     /// The number of these metrics.
     pub metrics: u64,
-    /// Some of these metrics.
+    /// Names of some of these metrics.
     pub examples: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct Trial {
     pub tagged: bool,
     /// The sections of the schemas in the order in which they are tried, followed by carbon's default.
     pub schemas: Vec<SectionUse>,
-    /// The same for the aggregation rules.
+    /// The use of the sections of the aggregation rules.
     pub aggregations: Vec<SectionUse>,
     /// What `plumbago rules apply` would do.
     pub apply: Applied,

@@ -20,7 +20,7 @@ use crate::verb::{Verb, VerbError, Work};
 
 /// Maximum number of metrics that are checked and changed together.
 const BATCH: usize = 1000;
-/// The same while the process has other work, which must not wait long.
+/// The number of metrics at a time while the process has other work, which must not wait long.
 const BESIDE: usize = 100;
 /// With a rate, the metrics of one second are changed in this many batches.
 const BATCHES_A_SECOND: usize = 4;
@@ -91,13 +91,13 @@ impl Batches {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// Their settings before, as retention, aggregation method and factor.
+    /// The settings of these metrics before the change, as retention, aggregation method and factor.
     pub from: String,
     /// The settings of the rules.
     pub to: String,
     /// The number of these metrics.
     pub metrics: u64,
-    /// One of these metrics.
+    /// The name of one of these metrics.
     pub example: String,
     /// What their points lose by the change; empty if nothing.
     pub loss: String,
@@ -111,7 +111,7 @@ pub struct Refused {
     pub why: String,
     /// The number of these metrics.
     pub metrics: u64,
-    /// One of these metrics.
+    /// The name of one of these metrics.
     pub example: String,
 }
 

@@ -32,7 +32,7 @@ pub struct Problem {
     pub place: Place,
     /// The path of the key (`engine.shards`), or the section of a rules file (`[name]`). May be empty.
     pub key: String,
-    /// What is wrong, as a sentence.
+    /// The problem, as a sentence.
     pub message: String,
     /// Whether the daemon refuses to start because of it. If `false`, it is a warning.
     pub error: bool,

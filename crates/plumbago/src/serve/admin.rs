@@ -212,8 +212,8 @@ impl Whole {
         self.refused.iter().map(|(_, n)| n).sum()
     }
 
-    /// Points that senders sent. The engine's own number also contains the points that aggregation made, and
-    /// lacks those that the listeners refused or that aggregation did not pass on.
+    /// Number of points that senders sent. The engine's own number also contains the points that aggregation
+    /// made, and lacks those that the listeners refused or that aggregation did not pass on.
     fn received(&self) -> u64 {
         let refused = self.rejected() - self.engine.rejected_total();
         self.engine.received + refused + self.consumed() - self.derived()

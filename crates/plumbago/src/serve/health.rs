@@ -64,8 +64,8 @@ impl Health {
         self.conditions.end(STARTING);
     }
 
-    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show them even
-    /// if nobody requests `/readyz`.
+    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show
+    /// them even if `/readyz` is not requested.
     pub(super) async fn run(self) {
         loop {
             self.look();

@@ -103,7 +103,7 @@ pub(crate) enum Next {
 /// How much is in the files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Bytes of all segments, including those kept to be sent again.
+    /// Size of all segments in bytes, including those kept to be sent again.
     pub(crate) bytes: u64,
     /// Number of points that were not sent yet.
     pub(crate) waiting: u64,
@@ -239,7 +239,8 @@ impl Queue {
         segment.map(|segment| segment.sent += u64::from(frame.header.points)).is_some()
     }
 
-    /// Gives up the rest of a segment from `at` on. Returns where reading continues, and how many points were not sent.
+    /// Gives up the rest of a segment from `at` on. Returns where reading continues, and how many points were
+    /// not sent.
     pub(crate) fn skip(&self, at: Position) -> (Position, u64) {
         let mut state = self.state();
         let segment = state.segments.iter_mut().find(|segment| segment.id == at.segment);

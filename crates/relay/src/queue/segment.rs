@@ -58,7 +58,7 @@ impl SegmentWriter {
         if let Err(error) = open.file.write_all_at(frames, open.bytes) {
             // A part of a frame may have been written. If it cannot be cut off, the next frame begins in a
             // new segment. Without the cut, a full disk would get a new file with each try, and older files
-            // would be removed in vain.
+            // would be removed without freeing enough space.
             if open.file.set_len(open.bytes).is_err() {
                 self.open = None;
             }

@@ -48,7 +48,7 @@ pub(super) struct Marks {
     pub(super) deferred: Segment,
     /// The segments of deferred slices that have arrived.
     pub(super) arrived: [Segment; 2],
-    /// What is being sent again.
+    /// The state of sending rows again.
     pub(super) resend: Resend,
     pub(super) live_from: u32,
     /// The cursor: everything before this segment is acknowledged, and this segment up to this metric.
@@ -153,8 +153,8 @@ impl Database {
         self.rotate_full_memtables()
     }
 
-    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among those that
-    /// the slices are in.
+    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among
+    /// those that the slices are in.
     pub(super) fn change(
         &self,
         slices: Vec<(Key, Option<Vec<u8>>)>,
@@ -193,8 +193,8 @@ impl Database {
         self.marks.insert(CURSOR, value)
     }
 
-    /// Drops the segments before `number`. After a crash in between, some of their slices are sent again, which changes
-    /// nothing.
+    /// Drops the segments before `number`. After a crash in between, some of their slices are sent again,
+    /// which changes nothing.
     pub(super) fn drop_before(&self, number: u32, dropped: impl Iterator<Item = u32>) -> fjall::Result<()> {
         self.marks.insert(LIVE_FROM, number.to_be_bytes())?;
         for number in dropped {

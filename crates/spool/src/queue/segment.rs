@@ -121,7 +121,7 @@ impl Segments {
         sums
     }
 
-    /// Bytes of all slices: pending, deferred and retained.
+    /// Size of all slices in bytes: pending, deferred and retained.
     pub(super) fn held_bytes(&self) -> u64 {
         self.all.values().chain([&self.deferred]).chain(&self.arrived).map(|segment| segment.sums.bytes).sum()
     }

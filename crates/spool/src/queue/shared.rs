@@ -58,7 +58,7 @@ pub(super) struct Shared {
     pub(super) commits: Mutex<i64>,
     pub(super) host: Host<Database>,
     pub(super) segments: Mutex<Segments>,
-    /// What is being sent again.
+    /// The state of sending rows again.
     pub(super) resend: Mutex<Resend>,
     /// When expired slices were last dropped, in milliseconds of the steady clock.
     pub(super) dropped_ms: Mutex<i64>,
@@ -66,8 +66,8 @@ pub(super) struct Shared {
     pub(super) refusals: Throttle,
     /// Whether new slices are sent at once instead of waiting for more.
     pub(super) hurries: AtomicBool,
-    /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows. Retained slices
-    /// expire as if this were the current time.
+    /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows.
+    /// Retained slices expire as if this were the current time.
     pub(super) released_ms: AtomicI64,
     /// Whether the servers keep a commit log.
     pub(super) is_durable: AtomicBool,
@@ -207,8 +207,8 @@ impl Shared {
         after.unwrap_or(Position { segment: segments.sending, id: segments.sent_id })
     }
 
-    /// Returns whether the segment is closed and may be sent. Closes the open segment if its slices have lingered long
-    /// enough or if it is full.
+    /// Returns whether the segment is closed and may be sent. Closes the open segment if its slices have
+    /// lingered long enough or if it is full.
     pub(super) fn await_segment(&self, number: u32) -> Result<bool, SpoolError> {
         let last_us = lock(&self.commits);
         let (open, segment) = self.open_segment();

@@ -1,6 +1,6 @@
 //! Token ranges that cannot be written now, because too few of their replicas are up for the level of the
 //! writes. Their rows are refused at once instead of waiting for a timeout. From time to time one request is
-//! sent all the same, as a probe.
+//! nevertheless sent as a probe.
 
 use std::time::{Duration, Instant};
 

@@ -77,7 +77,7 @@ impl Chance {
     }
 }
 
-/// Points on time and late ones, flushes, changes and restarts in any order.
+/// Tests punctual and late points, flushes, changes and restarts in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_stage_has_every_point_after_any_changes() {
     for seed in 1..=16_u64 {

@@ -316,7 +316,7 @@ async fn numbers_of_deleted_metrics_stay_taken() {
     assert_eq!(world.stop(engine).await.missing(), 0);
 }
 
-/// While a job is in the middle of a metric, a stop stores everything that is in memory, as it does without a
+/// While a job has only partly processed a metric, a stop stores everything that is in memory, as it does without a
 /// checkpoint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_in_the_middle_of_a_deletion_leaves_no_checkpoint() {

@@ -30,7 +30,7 @@ fn directory(name: &str) -> String {
     name.rsplit_once('.').unwrap().0.to_owned()
 }
 
-/// Those of the given names that the engine has.
+/// The names among the given ones whose metrics exist in the engine.
 async fn existing(engine: &Engine, names: &[String]) -> BTreeSet<String> {
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
     let known = engine.contains(&asked).await.unwrap();

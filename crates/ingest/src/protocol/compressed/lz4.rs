@@ -44,7 +44,7 @@ struct Frame {
     is_linked: bool,
     has_block_checksums: bool,
     checksum: Option<XxHash32>,
-    /// Bytes of content that are still missing, if the header states the size.
+    /// Number of bytes of content that are still missing, if the header states the size.
     left: Option<u64>,
 }
 

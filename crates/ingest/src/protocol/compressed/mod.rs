@@ -54,9 +54,9 @@ pub enum Compression {
 /// The progress of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Bytes consumed from the start of the input.
+    /// Number of bytes consumed from the start of the input.
     pub(crate) taken: usize,
-    /// Bytes written to the start of the output.
+    /// Number of bytes written to the start of the output.
     pub(crate) made: usize,
 }
 
@@ -74,7 +74,7 @@ impl Progress {
 pub(crate) struct Damage {
     /// Number of bytes that were written to the output before the damage.
     pub(crate) made: usize,
-    /// What is wrong.
+    /// The damage, as text.
     pub(crate) what: Cow<'static, str>,
 }
 
@@ -106,9 +106,9 @@ pub(crate) trait Unpack: Send {
 pub struct Stream {
     lines: Lines,
     state: State,
-    /// Bytes received and not decoded yet.
+    /// The bytes that were received but not decoded yet.
     tail: Vec<u8>,
-    /// Bytes decoded and not parsed yet: the rest of a large block, and how much of it is parsed.
+    /// The bytes that were decoded but not parsed yet: the rest of a large block, and how much of it is parsed.
     block: Vec<u8>,
     parsed: usize,
     /// The number of all bytes taken and made so far.
