@@ -156,7 +156,7 @@ impl Browser {
         });
     }
 
-    /// Types into an element.
+    /// Types a text into an element.
     pub fn type_into(&self, selector: &str, text: &str) {
         wait_ok(&format!("typing into {selector}"), || {
             let element = self.find(selector)?;
@@ -206,8 +206,8 @@ impl Browser {
         self.mouse(&[to(left + x - 2, top + y), to(left + x, top + y)]);
     }
 
-    /// Touches an element with two fingers, `apart` pixels from each other around a point, and moves them until they
-    /// are `then` pixels apart.
+    /// Touches an element with two fingers, `apart` pixels from each other around a point, and moves them
+    /// until they are `then` pixels apart.
     pub fn pinch(&self, selector: &str, x: i64, apart: i64, then: i64) {
         let (left, top) = self.corner(selector);
         let touch = |kind: &str, apart: Option<i64>| {

@@ -93,7 +93,8 @@ impl Root {
     /// A fresh copy. `None`, and a recorded skip, if there is no Debian in the cache.
     pub fn new() -> Option<Self> {
         let base = counterpart::debian_root()?;
-        // Not removed at the end, because nothing that is mounted in it may be deleted file by file.
+        // The directory is not removed at the end, because nothing that is mounted in it may be deleted file
+        // by file.
         let root =
             Self { work: tempfile::Builder::new().prefix("plumbago-debian-").tempdir().unwrap().keep() };
         let output = shell(MOUNT).arg(base).arg(&root.work).output().unwrap();
@@ -144,8 +145,8 @@ impl Drop for Root {
     }
 }
 
-/// A Debian that runs its systemd as the first process, in the network of this process. Dropping it kills everything
-/// at once, like a power cut.
+/// A Debian that runs its systemd as the first process, in the network of this process. Dropping it kills
+/// everything at once, like a power cut.
 #[derive(Debug)]
 pub struct Machine {
     process: Guarded,

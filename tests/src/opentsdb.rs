@@ -12,7 +12,7 @@ use crate::http;
 pub struct OpenTsdb(opentsdb::OpenTsdb);
 
 impl OpenTsdb {
-    /// Starts it and waits until queries are answered. `None`, and a recorded skip, if it is not installed.
+    /// Starts OpenTSDB and waits until queries are answered. `None`, and a recorded skip, if it is not installed.
     pub fn start() -> Option<Self> {
         opentsdb::for_test().map(Self)
     }

@@ -183,7 +183,7 @@ fn wait_fed(daemon: &Daemon, fed: u64) {
     wait_until(&format!("{fed} values to be taken"), || line(daemon, "fed") == fed);
 }
 
-/// The values of a series once it has `wanted`.
+/// Waits until a series has the values `wanted`, and returns its values.
 fn wait_values(daemon: &Daemon, name: &str, wanted: &[(i64, f64)], clock: i64) {
     let wanted: BTreeMap<i64, f64> = wanted.iter().copied().collect();
     let mut seen = BTreeMap::new();

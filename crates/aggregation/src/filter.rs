@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of names that are remembered, in sets of eight that fill one cache line each.
 const NAMES: usize = 1 << 21;
 const WAYS: usize = 8;
-/// How many bytes at the beginning of a name are compared.
+/// Number of bytes at the beginning of a name that are compared.
 const BEGIN_BYTES: usize = 8;
 
 /// Names that no rule takes, remembered by a hash of 128 bits. Its memory is fixed: a new name may replace another.

@@ -48,7 +48,7 @@ impl SeriesSource for NotedReads {
         Ok(read)
     }
 
-    /// Not recorded, because an explanation accompanies the graph that it explains.
+    /// An explanation is not recorded as a read, because it accompanies a graph whose read is recorded.
     async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
         self.source.explain(request).await
     }

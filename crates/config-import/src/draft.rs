@@ -1,4 +1,4 @@
-//! What has been read so far: settings with their origins, and remarks.
+//! The result of reading so far: settings with their origins, and remarks.
 
 use std::path::{Path, PathBuf};
 

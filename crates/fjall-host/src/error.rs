@@ -109,7 +109,7 @@ pub enum Access {
     Write,
 }
 
-/// Classifies an error of fjall by what the caller does about it.
+/// Classifies an error of fjall by how the caller reacts to it.
 pub fn cause_of(error: &Error, access: Access) -> Cause {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => io_cause(error, access),

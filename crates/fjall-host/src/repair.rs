@@ -15,7 +15,7 @@ pub(crate) const PAGE: usize = 4096;
 pub struct Repair {
     /// Path of the log file.
     pub file: PathBuf,
-    /// Path of the copy of its data, made before the cut.
+    /// Path of the copy of the file's data, which was made before the cut.
     pub copy: PathBuf,
     /// Size of the log file after the cut, in bytes.
     pub kept_bytes: u64,
@@ -94,8 +94,8 @@ pub(crate) fn lock_database(dir: &Path) -> Result<Option<File>, HostError> {
     }
 }
 
-/// Returns the offset of the first page of zeros that is followed by data, and the offset at which the data ends. Zeros
-/// at the end of the file do not count as a hole, because fjall allocates logs in advance.
+/// Returns the offset of the first page of zeros that is followed by data, and the offset at which the data
+/// ends. Zeros at the end of the file do not count as a hole, because fjall allocates logs in advance.
 fn find_hole(path: &Path) -> io::Result<Option<(u64, u64)>> {
     let mut file = io::BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut page = Vec::with_capacity(PAGE);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// What [`with_series`] passes on equals what [`with_clean`] would pass on.
+        /// The name that [`with_series`] passes on equals the one that [`with_clean`] would pass on.
         #[test]
         fn series_are_in_normal_form(
             metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",

@@ -23,7 +23,7 @@ pub struct ReplayReport {
     pub points: u64,
     /// Number of creations and removals in them.
     pub events: u64,
-    /// Size of these frames in bytes.
+    /// Size of the frames in bytes.
     pub bytes: u64,
     /// Number of damaged places that were skipped. Each held one or more frames.
     pub corrupt_frames: u64,

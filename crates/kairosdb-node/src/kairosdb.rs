@@ -104,7 +104,7 @@ impl KairosDb {
         self.server.id()
     }
 
-    /// The address of its HTTP API.
+    /// The address of the HTTP API of KairosDB.
     pub fn http(&self) -> SocketAddr {
         self.http
     }

@@ -39,7 +39,7 @@ pub(crate) async fn has_settled(since: Instant, settle: Duration, waits: bool) -
     waits || due <= Instant::now()
 }
 
-/// The steps that differ between jobs. Every call may be repeated after an error.
+/// The steps of a job, which differ between jobs. Every call may be repeated after an error.
 #[async_trait]
 pub(crate) trait Steps: Send {
     type Item: Clone + Send + Sync;

@@ -111,7 +111,7 @@ pub enum JobError {
         /// The name of the job.
         job: &'static str,
     },
-    /// The position cannot be saved.
+    /// The position of a job cannot be saved.
     #[error("failed to save the position of {job}; check the directory maintenance in data_dir")]
     Checkpoint {
         /// The name of the job.

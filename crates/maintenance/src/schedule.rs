@@ -64,7 +64,7 @@ pub struct JobStatus {
     pub every_seconds: u64,
     /// Whether it is running.
     pub running: bool,
-    /// Runs that have ended since the start of this process, including failed ones.
+    /// Number of runs that have ended since the start of this process, including failed ones.
     pub runs: u64,
     /// The report of the current run, or of the last one.
     pub report: Option<Report>,

@@ -105,11 +105,11 @@ impl Work {
         Self { context, progress: Tracker::default(), ..self.clone() }
     }
 
-    /// Fails if the run has to end.
+    /// Returns an error if the run has to end.
     ///
     /// # Errors
     ///
-    /// [`VerbError::Cancelled`] if so.
+    /// [`VerbError::Cancelled`] if the run has to end.
     pub fn go_on(&self) -> Result<(), VerbError> {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }
@@ -293,7 +293,7 @@ pub struct Moment {
     pub phase: String,
     /// How much of it is done.
     pub done: u64,
-    /// How much there is; `None` if this is not known.
+    /// The total amount of work; `None` if it is not known.
     pub total: Option<u64>,
     /// The average of `done` per second since the phase began.
     pub rate: f64,

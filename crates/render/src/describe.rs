@@ -27,7 +27,7 @@ pub struct Description {
 pub struct Parameter {
     /// The name, which is also that of the keyword argument.
     pub name: &'static str,
-    /// The type, by graphite-web's name.
+    /// The name of the type in graphite-web.
     pub kind: &'static str,
     /// Whether it must be given.
     pub is_required: bool,

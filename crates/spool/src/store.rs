@@ -37,8 +37,8 @@ pub struct SpooledStore {
 }
 
 impl SpooledStore {
-    /// Puts `spool` in front of `remote`. `layout` says how the engine divides raw slots into blocks. Nothing is sent
-    /// until a [`crate::Sender`] runs.
+    /// Puts `spool` in front of `remote`. `layout` defines how the engine divides raw slots into blocks.
+    /// Nothing is sent until a [`crate::Sender`] runs.
     pub fn new(
         spool: Spool,
         remote: Arc<dyn RemotePoints>,

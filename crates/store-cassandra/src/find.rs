@@ -48,7 +48,7 @@ const PARTS_MAX: usize = 4;
 pub struct Limits {
     /// Maximum number of results.
     pub results_max: usize,
-    /// Maximum number of rows read from one table, matching or not.
+    /// Maximum number of rows read from one table, whether they match or not.
     pub rows_max: usize,
     /// After a search that took at least this long, the rows of its terms are counted, so that the next
     /// search can choose better terms.

@@ -80,7 +80,7 @@ struct Shared {
     starts: nodes::Starts,
     /// Whether the connections to all nodes were lost.
     is_lost: AtomicBool,
-    /// The nodes that are used but not connected, as text for operators; `None` if all are, or none is.
+    /// The nodes that are used but not connected, as text for operators; `None` if all or none are connected.
     missing: Mutex<Option<String>>,
     replication: Mutex<Replication>,
     /// How often the replication or the local data centre has changed.
@@ -193,7 +193,7 @@ impl Cluster {
         Err(StoreError::with(ErrorKind::Unavailable, operation, why))
     }
 
-    /// Whether an attempt to connect has failed and none has succeeded.
+    /// Whether an attempt to connect has failed and no attempt has succeeded.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(&*self.shared.link.borrow(), Link::Failed(_))
     }
@@ -207,8 +207,8 @@ impl Cluster {
         self.shared.is_lost.load(Ordering::Acquire).then(|| self.shared.settings.lost())
     }
 
-    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is. Nodes of
-    /// other data centres do not count if a local one is used.
+    /// Which of several nodes are not connected, as text for operators; `None` if all or none are connected.
+    /// Nodes of other data centres do not count if a local one is used.
     pub(crate) fn missing(&self) -> Option<String> {
         self.shared.missing().clone()
     }

@@ -108,12 +108,12 @@ impl CassandraStore {
         self.clusters.points.has_failed() || self.clusters.names.has_failed()
     }
 
-    /// Why a cluster is not connected, as text for operators; `None` if all are.
+    /// The reason why a cluster is not connected, as text for operators; `None` if all are connected.
     pub fn trouble(&self) -> Option<String> {
         self.clusters.points.trouble().or_else(|| self.clusters.names.trouble())
     }
 
-    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is.
+    /// Which of several nodes are not connected, as text for operators; `None` if all or none are connected.
     pub(crate) fn missing(&self) -> Option<String> {
         let Clusters { points, names, .. } = &self.clusters;
         let of_names = || names.missing().filter(|_| !Arc::ptr_eq(points, names));
@@ -121,8 +121,8 @@ impl CassandraStore {
         (!missing.is_empty()).then(|| missing.join("; "))
     }
 
-    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the keyspace
-    /// has replicas in several, the one of the contact points. Empty for no preference.
+    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the
+    /// keyspace has replicas in several, the one of the contact points. Empty for no preference.
     pub fn datacenter(&self) -> Arc<str> {
         self.clusters.points.datacenter()
     }

@@ -14,7 +14,7 @@ pub struct Config {
     /// Raw slots per block. Longer blocks use less disk space and more memory in the heads.
     #[serde(deserialize_with = "block_slots")]
     pub block_slots: u32,
-    /// Commits are refused while the disk has less free space than this. Tables are written in the
+    /// The free disk space in bytes below which commits are refused. Tables are written in the
     /// background, so the limit is larger than the space that one commit needs.
     pub min_free_bytes: ByteSize,
     /// How long after its last slot a bucket is closed and merged into long blocks.

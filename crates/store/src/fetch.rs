@@ -47,7 +47,7 @@ pub struct Provenance {
     pub slots: usize,
     /// Number of slots with a value from the memory of this process.
     pub from_head: usize,
-    /// Number of slots with a value from the spool, which waits for a remote store, or acknowledged there
+    /// Number of slots with a value from the spool: its row waits for a remote store, or acknowledged there
     /// less than a minute ago.
     pub from_spool: usize,
     /// Number of slots with a value that another daemon has accepted but not yet written.
@@ -71,8 +71,8 @@ impl Provenance {
 pub struct Weighted {
     /// The series. A window with at least one known slot has a value, whatever the metric's xFilesFactor is.
     pub series: Series,
-    /// For each value, the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if there is one
-    /// point behind each value, as in the raw stage.
+    /// For each value, the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if
+    /// there is one point behind each value, as in the raw stage.
     ///
     /// [`Aggregation::sum_of`]: plumbago_model::Aggregation::sum_of
     pub weights: Vec<(f64, u32)>,
@@ -89,8 +89,8 @@ pub trait SeriesSource: Send + Sync + Debug {
     /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown.
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError>;
 
-    /// Returns the same series with the points behind each value. The default implementation counts one point behind
-    /// each value.
+    /// Returns the same series with the points behind each value. The default implementation counts one point
+    /// behind each value.
     ///
     /// # Errors
     /// As for [`Self::fetch`].

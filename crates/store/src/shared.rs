@@ -26,7 +26,7 @@ pub struct SchemaStatus {
     pub fatal: Vec<String>,
     /// Reasons why a feature is off.
     pub features_off: Vec<String>,
-    /// Differences without consequences.
+    /// Differences of the schema that have no consequences.
     pub notes: Vec<String>,
     /// The available features.
     pub features: SharedFeatures,
@@ -55,8 +55,8 @@ pub struct SharedFeatures {
 pub struct NodeStart {
     /// The server.
     pub node: Uuid,
-    /// A number that changes with each start of the server. While the server cannot be reached, the last known number.
-    /// `None` if it was never read.
+    /// A number that changes with each start of the server. While the server cannot be reached, the last
+    /// known number. `None` if it was never read.
     pub start: Option<i64>,
     /// The time since the request was sent that read the number; zero if there is no number.
     pub age: Duration,
@@ -170,8 +170,8 @@ pub trait SharedStore: MetadataStore + ReadNotes {
         host: &str,
     ) -> Result<bool, StoreError>;
 
-    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None` if there
-    /// is none.
+    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None`
+    /// if there is none.
     ///
     /// # Errors
     /// If the registered writers cannot be read.

@@ -2,7 +2,7 @@
 
 use crate::metadata::{Kind, Metadata, tree};
 
-/// What one crate of this repository may use.
+/// The dependencies that are allowed for one crate of this repository.
 struct Layer {
     /// Name without the prefix `plumbago-`.
     name: &'static str,

@@ -43,7 +43,7 @@ pub enum Kind {
 pub struct Shown {
     /// The command, without the prompt.
     pub command: String,
-    /// The lines below it.
+    /// The lines of output below the command.
     pub output: String,
 }
 

@@ -196,9 +196,9 @@ fn altering_does_not_wait_for_rows() {
 fn few_requests_for_each_point() {
     let Some(server) = server::for_tests() else { return };
     let cases = [
-        // Flushed every minute, points every second.
+        // Metrics with points every second, flushed every minute.
         ("requests_seconds", "1s:1h,1m:1d", 1, 60, 0.05),
-        // Flushed every ten minutes, points every minute.
+        // Metrics with points every minute, flushed every ten minutes.
         ("requests_minutes", "1m:7d,1h:90d", 60, 600, 0.12),
     ];
     for (keyspace, retentions, step, flush, allowed) in cases {
@@ -231,7 +231,7 @@ fn requests_per_point(
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     let start = hour(0);
-    // Flushed only on request.
+    // The daemon flushes only on request.
     let daemon = setup.set("engine.flush_interval", "1d").clock(start).start();
     let names = names(200);
     created(&daemon, &names, start - step);

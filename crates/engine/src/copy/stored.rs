@@ -82,7 +82,7 @@ impl Engine {
         Err(StoreError::new(ErrorKind::Overloaded, why))
     }
 
-    /// Reads metrics that are held still, and releases them.
+    /// Reads metrics whose changes are paused, and releases them.
     async fn read_held(&self, held: &[Work], found: &mut [Option<StoredMetric>]) -> Result<(), StoreError> {
         if held.is_empty() {
             return Ok(());

@@ -370,7 +370,8 @@ async fn a_stop_applies_what_is_queued_and_a_start_has_it() {
     world.stop(engine).await;
 }
 
-/// Workers handle reads and acknowledgements before points, so a full queue of points delays neither.
+/// Workers handle reads and acknowledgements before points, so a full queue of points delays neither reads
+/// nor acknowledgements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_answered_while_senders_keep_the_queues_full() {
     let world = World::new();

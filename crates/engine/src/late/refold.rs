@@ -28,7 +28,7 @@ pub(crate) struct Refold {
     pub(crate) open: bool,
     /// Whether the window itself is read, because no finer stage covers it any more.
     reads_itself: bool,
-    /// The slots of the finest stage that still covers the whole window.
+    /// The slots of the window in the finest stage that still covers the whole window.
     source: Part,
     /// The raw slots, even if they are past their retention, because the store may still have them.
     raw: Option<Part>,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 pub struct Config {
     /// Path of the file of quotas; empty for none. reload: yes
     pub rules: PathBuf,
-    /// Pause between two measurements of the bytes of directories whose bytes are limited.
+    /// Pause between two measurements of the sizes of directories whose size is limited.
     pub measure_every: Period,
 }
 

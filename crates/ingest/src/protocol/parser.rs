@@ -40,7 +40,7 @@ pub enum Talk {
 pub struct MessageLimit {
     /// Key in the section of the protocol.
     pub key: &'static str,
-    /// Default in bytes.
+    /// The default of the setting, in bytes.
     pub default: u64,
     /// Smallest number of bytes that can be set.
     pub least: u64,

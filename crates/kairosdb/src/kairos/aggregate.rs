@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 
 use super::time::Duration;
 
-/// A point on its way through the aggregators: its time in milliseconds and its value. Only `gaps` makes points without
-/// a value.
+/// A point on its way through the aggregators: its time in milliseconds and its value. Only `gaps` makes
+/// points without a value.
 pub type Sample = (i64, Option<Amount>);
 
 /// The value of one point, or of all points in one slot of a coarse stage.
@@ -82,7 +82,7 @@ pub struct Sampling {
     pub duration: Duration,
     /// Whether ranges begin with a day, week, month or year.
     pub align: bool,
-    /// Which time a value gets.
+    /// Which time the value of a range gets.
     pub stamp: Stamp,
     /// The time zone of calendar units, if it differs from that of the query.
     pub zone: Option<TimeZone>,

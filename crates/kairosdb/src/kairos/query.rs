@@ -39,7 +39,7 @@ pub struct Query {
 pub struct Metric {
     /// The metric.
     pub name: String,
-    /// The tags that a series must have, each with one of the values.
+    /// The tags that a series must have, each with the allowed values.
     pub tags: Vec<(String, Vec<TagValue>)>,
     /// Whether the answer leaves the tags out.
     pub exclude_tags: bool,

@@ -106,7 +106,7 @@ impl Filter {
         matches!(self.kind, Kind::Regex(_))
     }
 
-    /// The name of its type.
+    /// The name of the filter's type.
     pub fn kind(&self) -> &'static str {
         match &self.kind {
             Kind::Literals { is_negative, ignores_case, .. } => match (is_negative, ignores_case) {

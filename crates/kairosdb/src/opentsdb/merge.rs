@@ -53,7 +53,7 @@ pub(super) fn merge(
     let mut merged = Vec::new();
     let mut values = Vec::with_capacity(cursors.len());
     loop {
-        // Series whose last point has been used have ended.
+        // A series has ended when its last point was used.
         cursors.retain(|cursor| cursor.next < cursor.points.len());
         let times = cursors.iter().filter_map(Cursor::upcoming).map(|(ms, _)| ms);
         let Some(ms) = times.min().filter(|ms| *ms <= until) else { return Ok(merged) };

@@ -23,7 +23,7 @@ pub struct Generation {
     pub version: String,
     /// The store: `embedded` or `cassandra`.
     pub store: String,
-    /// The path of the data directory.
+    /// The path of the data directory that was backed up.
     pub data_dir: PathBuf,
     /// Number of metrics, if it was known.
     pub metrics: Option<u64>,

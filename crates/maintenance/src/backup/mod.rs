@@ -53,7 +53,7 @@ pub struct Held {
     pub guard: Box<dyn Send>,
 }
 
-/// A file that is held.
+/// A file that a backup preserves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldFile {
     /// The path in the data directory.

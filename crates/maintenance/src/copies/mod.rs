@@ -27,7 +27,7 @@ use crate::verb::{FailureKind, VerbError, Work};
 /// name.
 const IS_METRIC: &str = "is metric";
 
-/// The metrics to copy, and the options.
+/// The metrics to copy, and the options of the copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopyPlan {

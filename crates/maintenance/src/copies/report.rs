@@ -17,7 +17,7 @@ pub struct CopiesReport {
     pub copied: u64,
     /// New names that did not exist.
     pub created: u64,
-    /// New names that already existed, so that their metrics now have the points of both.
+    /// Number of new names that already existed, so that their metrics now have the points of both.
     pub merged: u64,
     /// Slots and windows that were stored; in a dry run, that would be stored.
     pub stored: u64,

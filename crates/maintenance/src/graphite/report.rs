@@ -15,7 +15,7 @@ pub struct ImportGraphiteReport {
     pub metrics: u64,
     /// Number of metrics that an earlier, interrupted run had already stored.
     pub stored_before: u64,
-    /// Files of tagged series that were skipped, because their names are not those of the series. Tagged
+    /// Number of files of tagged series that were skipped, because their names are not those of the series. Tagged
     /// series are found by tag expressions.
     pub tagged: u64,
     /// Number of metrics for which the server has no points.

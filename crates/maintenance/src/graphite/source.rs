@@ -37,7 +37,7 @@ pub struct SourceRange {
 pub struct SourceSeries {
     /// The name, as it was requested.
     pub name: String,
-    /// Seconds between two points; 0 if the answer does not say.
+    /// Seconds between two points; 0 if the answer does not contain the step.
     pub step: u32,
     /// Known points, in the order of time.
     pub points: Vec<(i64, f64)>,

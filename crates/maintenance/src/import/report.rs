@@ -16,7 +16,7 @@ pub struct ImportReport {
     pub files: u64,
     /// The size of the files in bytes.
     pub bytes: u64,
-    /// Metrics to import.
+    /// Number of metrics to import.
     pub metrics: u64,
     /// Number of metrics left out because their files have not changed since they were imported.
     pub unchanged: u64,

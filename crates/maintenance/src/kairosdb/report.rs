@@ -18,11 +18,11 @@ pub struct ImportKairosdbReport {
     pub bytes: u64,
     /// Entries that were read: a storage row of KairosDB, or points of OpenTSDB that were consecutive.
     pub entries: u64,
-    /// Storage rows of a keyspace that were read.
+    /// Number of storage rows of a keyspace that were read.
     pub rows: u64,
     /// Storage rows that the indexes list, if they were read.
     pub listed_rows: u64,
-    /// Listed rows without a point.
+    /// Number of listed rows without a point.
     pub empty_rows: u64,
     /// Number of rows that no index lists. They are searched for only in a dry run of a whole keyspace.
     pub unlisted_rows: u64,

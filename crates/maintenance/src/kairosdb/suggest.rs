@@ -1,4 +1,4 @@
-//! The coarsest storage rules that lose no more points than slots of one second would.
+//! Finds the coarsest storage rules that lose no more points than slots of one second would.
 
 use std::collections::BTreeMap;
 

@@ -14,9 +14,9 @@ use crate::verb::{VerbError, Work};
 pub struct List {
     /// The metrics.
     pub which: Which,
-    /// Only metrics without a point for this many seconds; `None` for all.
+    /// Selects only metrics without a point for this many seconds; `None` for all.
     pub silent_seconds: Option<u64>,
-    /// Only metrics that were not read for this many seconds; `None` for all.
+    /// Selects only metrics that were not read for this many seconds; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_seconds: Option<u64>,
 }

@@ -19,7 +19,7 @@ const WORKERS_MAX: usize = 64;
 pub struct ImportGraphite {
     /// The server.
     pub server: SourceServer,
-    /// Only metrics that match one of these globs; empty for all, unless tags are given.
+    /// Globs of the metrics to import; empty for all, unless tags are given.
     pub globs: Vec<String>,
     /// Tagged series that match all of these tag expressions.
     pub tags: Vec<String>,

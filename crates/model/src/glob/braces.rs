@@ -149,7 +149,7 @@ impl Group {
         bound(self.done.len())
     }
 
-    /// Appends each text of `tails` to each open text.
+    /// Appends each text of `tails` to each text that is not complete yet.
     fn append(&mut self, tails: &[Vec<Symbol>], spent: &mut usize) -> Result<(), GlobError> {
         bound(self.open.len().saturating_mul(tails.len()))?;
         let mut longer = Vec::with_capacity(self.open.len() * tails.len());

@@ -15,7 +15,7 @@ use super::{Config, StoreKind};
 /// Maximum number of files and directories inside the data directory that are checked.
 const LOOKED_AT: usize = 10_000;
 
-/// Returns why this process cannot use `dir` as its data directory, and what to do; `None` if it can. A directory
+/// Returns why this process cannot use `dir` as its data directory, and the remedy; `None` if it can. A directory
 /// that does not exist can be used if it can be made.
 pub fn problem(dir: &Path) -> Option<String> {
     match std::fs::metadata(dir) {
@@ -116,8 +116,8 @@ fn unwritable(path: &Path) -> Option<String> {
     Some(format!("{} cannot write to {}: {why}; {advice}", me(), path.display()))
 }
 
-/// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started the daemon
-/// as root.
+/// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started
+/// the daemon as root.
 fn inside(dir: &Path) -> Option<String> {
     let mut left = vec![dir.to_path_buf()];
     let mut looked_at = 0;

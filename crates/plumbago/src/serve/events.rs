@@ -63,7 +63,7 @@ pub(crate) struct Events(Kept);
 enum Kept {
     /// The log that the daemon has open.
     Open(Arc<EventLog>),
-    /// No daemon has the log open, so it is opened for each use.
+    /// No daemon has opened the log, so it is opened for each use.
     AtRest(Place),
 }
 

@@ -378,8 +378,8 @@ fn reload_aggregation(config: &Config, stage: Option<&Stage>) -> Result<(), Vec<
     }
 }
 
-/// The units that have errors. "" stands for a configuration file that cannot be read or parsed, so that none of it
-/// is applied.
+/// The units that have errors. An empty text stands for a configuration file that cannot be read or parsed,
+/// so that none of it is applied.
 fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
     let rules = [&loaded.config.storage_schemas, &loaded.config.storage_aggregation];
     let of = |problem: &'a config::Problem| match &problem.place {

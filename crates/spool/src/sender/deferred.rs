@@ -11,7 +11,7 @@ use crate::sender::Sender;
 use crate::slice;
 use crate::store::{blocking, failed};
 
-/// Approximate bytes of slices read in one step.
+/// Approximate size of the slices that are read in one step, in bytes.
 const STEP_BYTES: usize = 1 << 20;
 /// A pass ends after this many steps in a row in which nothing was acknowledged. Otherwise, if many slices
 /// cannot be sent, each pass would read all of them again.

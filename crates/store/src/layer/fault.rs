@@ -20,7 +20,7 @@ pub struct Faults(Arc<FaultPlan>);
 struct FaultPlan {
     /// Whether every call fails.
     down: AtomicBool,
-    /// Number of next calls that fail.
+    /// Number of calls that will fail next.
     next: AtomicU32,
     /// Number of calls that succeed before every call fails; `u32::MAX` for no limit.
     left: AtomicU32,

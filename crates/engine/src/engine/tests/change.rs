@@ -277,7 +277,7 @@ struct Known {
     points: Points,
     /// For points older than this, the metric may have had no stage.
     lost_before: i64,
-    /// Periods that a stage covered only in part when the settings changed. In these periods a stage may show
+    /// Periods that a stage covered only partly when the settings changed. In these periods a stage may show
     /// less than the whole value.
     borders: std::collections::BTreeSet<i64>,
 }

@@ -1,4 +1,4 @@
-//! Aggregators that use one point, or a point and those before it.
+//! Aggregators that compute each value from one point, or from a point and earlier ones.
 
 use super::{Amount, Compare, Sample, Threshold};
 
