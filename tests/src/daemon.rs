@@ -255,8 +255,8 @@ impl Daemon {
         series(&path, &answer)
     }
 
-    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after its first
-    /// point was accepted.
+    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after
+    /// its first point was accepted.
     pub fn wait_points(&self, target: &str, from: i64, now: i64) -> Vec<(i64, f64)> {
         wait_for(target, || {
             let series = self.render(target, from, now, now);
@@ -325,7 +325,7 @@ impl Daemon {
         })
     }
 
-    /// Waits until this many points were received and none is in a queue any more.
+    /// Waits until this many points were received and the queues are empty.
     pub fn applied_at(&self, received: u64) {
         self.ledger_at(received);
         wait_until("the queued points to be applied", || {

@@ -44,7 +44,7 @@ pub(crate) enum Refusal {
     Intervals,
     /// Too many values are kept for percentiles.
     Values,
-    /// The buffer no longer exists. The names that the matcher knows have no such buffers.
+    /// The buffer no longer exists. The names that the matcher knows never refer to such buffers.
     NoBuffer,
 }
 
@@ -81,8 +81,8 @@ pub(crate) struct Buffers {
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
     by_name: HashMap<Box<str>, u32>,
-    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from that of
-    /// its buffer is stale.
+    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from
+    /// that of its buffer is stale.
     due: BinaryHeap<Reverse<(i64, u32)>>,
     open: u64,
     values: u64,
@@ -202,8 +202,8 @@ impl Buffers {
         }
     }
 
-    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer numbers and
-    /// groups from before this call are no longer valid.
+    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer
+    /// numbers and groups from before this call are no longer valid.
     pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
         for number in 0..self.slots.len() {
             let Some(buffer) = self.slots[number].as_mut() else { continue };

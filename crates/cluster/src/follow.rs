@@ -324,7 +324,7 @@ impl Follower {
     }
 }
 
-/// Loads metrics that others have created.
+/// Loads metrics that other daemons have created.
 async fn adopt(
     member: &Member,
     local: &dyn LocalMetrics,

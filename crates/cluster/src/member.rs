@@ -54,7 +54,7 @@ pub struct MemberParts {
     pub writer: WriterFile,
     /// The start times of the servers that this data directory knows.
     pub nodes: NodesFile,
-    /// How much of the names this data directory has read.
+    /// Which part of the names this data directory has read.
     pub scan: ScanFile,
     /// What this daemon needs from the store's schema.
     pub needs: SchemaNeeds,

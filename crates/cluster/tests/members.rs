@@ -353,7 +353,7 @@ async fn a_running_job_stops_when_the_clock_is_set_ahead() {
         server.schema.lock().unwrap().features.leases = has_leases;
         let lost = CancellationToken::new();
         assert!(keeper.take("clean", &lost).await.unwrap());
-        // A small step of the clock does not stop the job, however long it runs.
+        // A small jump of the clock does not stop the job, however long it runs.
         daemon.clock.jump(60);
         tokio::time::sleep(Duration::from_secs(120)).await;
         assert!(!lost.is_cancelled());

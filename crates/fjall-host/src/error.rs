@@ -24,7 +24,7 @@ pub enum HostError {
         /// What failed.
         reason: String,
     },
-    /// A sync failed. Nothing written since the last successful sync is durable. Retry later.
+    /// A sync failed. No data written since the last successful sync is durable. Retry later.
     #[error(
         "{} could not be synced to disk; nothing written since the last successful sync counts as durable: {reason}",
         path.display()

@@ -37,7 +37,7 @@ pub fn glob(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// Panics if they differ.
+/// Panics if the results differ.
 pub fn compare(index: &Index, names: &BTreeSet<String>, text: &str) {
     let found = index.find(text, &FindLimits::default());
     let pattern = match Pattern::parse(text) {

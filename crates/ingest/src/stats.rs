@@ -299,7 +299,7 @@ impl ListenerStats {
         self.messages.get()
     }
 
-    /// Connections accepted so far.
+    /// Number of connections accepted so far.
     pub fn connections(&self) -> u64 {
         self.opened.get()
     }

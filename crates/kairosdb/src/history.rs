@@ -19,12 +19,12 @@ const KINDS_MAX: usize = 32;
 /// A point of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HistoryPoint {
-    /// Milliseconds since the epoch.
+    /// The time, in milliseconds since the epoch.
     pub time_ms: i64,
     /// The value; finite.
     pub value: f64,
-    /// Whether it was stored as a floating point number. If two points have the same millisecond, this kind wins over
-    /// a whole number.
+    /// Whether it was stored as a floating point number. If two points have the same millisecond, this kind
+    /// wins over a whole number.
     pub is_double: bool,
 }
 

@@ -60,7 +60,7 @@ impl JobLease for NoLeases {
 pub struct JobStatus {
     /// The name of the job.
     pub job: String,
-    /// Seconds between two runs; 0 if it runs only on request.
+    /// Seconds between two runs; 0 if the job runs only on request.
     pub every_seconds: u64,
     /// Whether it is running.
     pub running: bool,

@@ -47,7 +47,7 @@ pub struct Provenance {
     pub slots: usize,
     /// Number of slots with a value from the memory of this process.
     pub from_head: usize,
-    /// Number of slots with a value from the spool: its row waits for a remote store, or acknowledged there
+    /// Number of slots with a value from the spool: its row waits for a remote store, or was acknowledged there
     /// less than a minute ago.
     pub from_spool: usize,
     /// Number of slots with a value that another daemon has accepted but not yet written.

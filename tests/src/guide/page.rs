@@ -14,7 +14,7 @@ pub enum Item {
 pub struct Block {
     /// The line number of the opening fence, counted from 1.
     pub line: usize,
-    /// The text behind the opening fence.
+    /// The text after the opening fence, on the same line.
     pub info: String,
     /// The lines between the fences.
     pub text: String,

@@ -129,8 +129,8 @@ impl Change<'_> {
         Part { stages, with_open, ranges }
     }
 
-    /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that no window
-    /// is divided between two parts.
+    /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that
+    /// no window is divided between two parts.
     fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
         let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
@@ -150,8 +150,8 @@ impl Change<'_> {
         u64::from(stages[stages.len() - 1].resolution)
     }
 
-    /// The ranges to read for these slots of a new stage: one for each old stage. The last range is of the new stage
-    /// itself, which may have values from a time when the metric had the same stage.
+    /// The ranges to read for these slots of a new stage: one for each old stage. The last range is of the
+    /// new stage itself, which may have values from a time when the metric had the same stage.
     fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
@@ -241,15 +241,15 @@ impl Change<'_> {
         closed.chain(open).filter(|(_, window)| window.count > 0)
     }
 
-    /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose resolution
-    /// does not divide this one's.
+    /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose
+    /// resolution does not divide this one's.
     fn others(&self, stage: usize) -> impl Iterator<Item = (usize, Stage)> {
         let resolution = self.new.stage(stage).resolution;
         let stages = self.old().config.retention.stages().iter().copied().enumerate();
         stages.filter(move |(_, of)| !resolution.is_multiple_of(of.resolution))
     }
 
-    /// The old stages from which a new one can be folded or copied, each with its oldest slot. The coarsest
+    /// The old stages from which a new one can be computed or copied, each with its oldest slot. The coarsest
     /// stage is first, because it also has points that arrived after the finer slots had expired. Percentiles
     /// are computed from the finest stage.
     fn folds(&self, stage: usize) -> Vec<(usize, u32)> {

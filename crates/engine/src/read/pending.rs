@@ -44,7 +44,8 @@ impl Reader {
 
     /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of
     /// their slots (seconds since the epoch) and values, in time order. They include slots that a head still
-    /// holds after their flush, at most twenty per metric. `None` if there are more than `points_max` in all.
+    /// holds after their flush, at most twenty per metric. `None` if there are more than `points_max` points
+    /// in total.
     ///
     /// # Errors
     /// When the spool cannot be read, and when the engine was stopped.

@@ -72,7 +72,7 @@ pub(crate) struct Progress {
     throttle: Throttle,
     pub(super) flush_all: Option<FlushAll>,
     pub(super) stopping: Option<StopOrder>,
-    /// Used during a stop for a checkpoint: no head before this one is being created.
+    /// A position that is used during a stop for a checkpoint: no head before it is being created.
     pub(super) created_until: u32,
     /// Whether the queue of points is closed and empty.
     pub(super) drained: bool,

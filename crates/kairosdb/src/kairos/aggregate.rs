@@ -71,7 +71,7 @@ pub enum Aggregator {
 pub struct Threshold {
     /// The threshold.
     pub value: f64,
-    /// Whether a value equal to it has passed it.
+    /// Whether a value equal to the threshold has passed it.
     pub is_inferior: bool,
 }
 

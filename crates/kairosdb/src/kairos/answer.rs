@@ -258,8 +258,8 @@ impl Group {
         Ok(())
     }
 
-    /// Groupings by tags come after those by values, times and bins, and the type comes last. KairosDB uses only the
-    /// first grouping by tags.
+    /// Groupings by tags come after those by values, times and bins, and the type comes last. KairosDB uses
+    /// only the first grouping by tags.
     fn group_by(&self, metric: &Metric) -> Value {
         let described = |of_series: bool| {
             let groups = metric.group_by.iter().zip(&self.keys);
@@ -331,7 +331,7 @@ mod tests {
             .map(|r| &r["group_by"][0]["group"]["group_number"])
             .collect();
         assert_eq!(groups, [0, 1, 3]);
-        // Each has the tags of all series that it was made from.
+        // Each result has the tags of all series from which it was computed.
         assert_eq!(answer["results"][2]["tags"], json!({"dc": ["x"], "host": ["a", "b"]}));
     }
 

@@ -23,7 +23,7 @@ pub struct CopiesReport {
     pub stored: u64,
     /// Number of slots that were not stored, because the new name already had a value for them.
     pub kept: u64,
-    /// Number of windows that were folded again from points of both metrics.
+    /// Number of windows that were computed again from points of both metrics.
     pub folded: u64,
     /// Slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,

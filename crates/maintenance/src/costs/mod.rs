@@ -73,7 +73,7 @@ pub struct Costs {
     pub total: Counts,
     /// The counts of the tagged series among them, which are in no directory.
     pub tagged: Counts,
-    /// Whether the search has seen all metrics. If not, it ended at a limit.
+    /// Whether all metrics were checked. If not, the search ended at a limit.
     pub complete: bool,
     /// How the bytes of full stages were determined.
     pub origin: Origin,

@@ -55,7 +55,7 @@ pub(super) struct State {
     lengths: Vec<u64>,
     /// Whether everything has been read.
     pub(super) is_split: bool,
-    /// Parts that are stored.
+    /// The parts that are already stored.
     pub(super) stored: BTreeSet<usize>,
     report: ImportKairosdbReport,
     suggestions: Suggestions,

@@ -30,7 +30,7 @@ pub struct MetricInfo {
     pub aggregation: String,
     /// The share of a window's slots that must be known, from 0 to 1.
     pub x_files_factor: f64,
-    /// When it was created, in seconds since the epoch.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
     /// When a daemon last recorded that it is written, in seconds since the epoch; only on a shared store.
     pub updated_on: Option<u32>,

@@ -46,7 +46,7 @@ pub struct ReadStage {
 pub enum StageChoice {
     /// By its number; 0 is raw.
     Number(u8),
-    /// By its resolution in seconds.
+    /// The stage with this resolution in seconds.
     Resolution(u32),
 }
 

@@ -15,9 +15,9 @@ pub struct Known {
     pub wanted: Arc<MetricConfig>,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
-    /// Whether `plumbago rules apply` would change it.
+    /// Whether `plumbago rules apply` would change the metric.
     pub differs: bool,
-    /// Why `plumbago rules apply` would leave it as it is, although it differs.
+    /// Why `plumbago rules apply` would not change the metric, although its settings differ.
     pub refused: Option<String>,
 }
 

@@ -257,8 +257,8 @@ async fn delete_begun(
     Ok(result?)
 }
 
-/// Deletes metrics from the stores. The order matters if a kill comes in between: points and state rows are
-/// deleted first. While the metric is listed, it can be found and deleted again.
+/// Deletes metrics from the stores. The order matters if the process is killed in between: points and state
+/// rows are deleted first. While the metric is listed, it can be found and deleted again.
 async fn delete_stored(work: &Work, names: &[&str], known: &[Option<MetricMeta>]) -> Result<(), StoreError> {
     let stores = &work.stores;
     let points: Vec<(MetricId, Vec<Stage>)> =

@@ -20,7 +20,7 @@ pub struct ImportStore {
     pub file: PathBuf,
     /// The directory that a relative `data_dir` in it starts from, as an absolute path.
     pub directory: PathBuf,
-    /// Only metrics that match one of these globs; empty for all.
+    /// Globs of the metrics to import; empty for all.
     pub globs: Vec<String>,
     /// Whether new metrics get the settings of the storage rules instead of those in the other store.
     pub rules: bool,

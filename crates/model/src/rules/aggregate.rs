@@ -1,4 +1,5 @@
-//! Aggregation rules: which points are folded into which other metrics, read from carbon's `aggregation-rules.conf`.
+//! Aggregation rules: which points are folded into which other metrics, read from carbon's
+//! `aggregation-rules.conf`.
 //!
 //! A line is `output (frequency) = method input`. Every rule whose input matches the whole name takes the
 //! point. A line that makes carbon's aggregator stop, or fail at every point, is an error here.
@@ -19,7 +20,7 @@ pub struct AggregationRules {
 /// A rule.
 #[derive(Debug)]
 pub struct AggregationRule {
-    /// The name of the metric that it makes, as written, with fields in angle brackets.
+    /// The name of the output metric, as written, with fields in angle brackets.
     pub output: Arc<str>,
     /// Seconds of an interval, at least 1.
     pub frequency: u32,

@@ -75,8 +75,8 @@ impl Resend {
         self.laps.is_empty()
     }
 
-    /// Moves the place to the next slices that a lap needs, and ends laps that are complete. `live` returns the first
-    /// segment, from the given number on, that is not empty. `None` when no lap is left.
+    /// Moves the place to the next slices that a lap needs, and ends laps that are complete. `live` returns
+    /// the first segment, from the given number on, that is not empty. `None` when no lap is left.
     pub(super) fn next(&mut self, live: &dyn Fn(u32) -> Option<u32>) -> Option<Position> {
         while !self.laps.is_empty() {
             let Some(segment) = self.next_covered(live) else {
@@ -192,7 +192,7 @@ fn take_position(bytes: &[u8]) -> Option<(Position, &[u8])> {
 pub struct ResendChunk {
     /// The slices.
     pub chunk: Chunk,
-    /// The servers that may have lost them. Empty means all.
+    /// The servers that may have lost the rows. Empty means all servers.
     pub servers: Vec<Uuid>,
     /// Whether each slice has to be sent with its own timestamp instead of the chunk's.
     pub own_timestamps: bool,

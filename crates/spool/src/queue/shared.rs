@@ -35,7 +35,7 @@ pub struct SpoolStats {
     pub pending_rows: u64,
     /// Size of acknowledged slices that are kept to be sent again, in bytes.
     pub retained_bytes: u64,
-    /// Limit on the sum of both.
+    /// Largest sum of pending and retained bytes.
     pub max_bytes: u64,
     /// Age of the oldest pending slice.
     pub oldest: Option<Duration>,
@@ -278,7 +278,7 @@ impl Shared {
         readable.map(|(number, _)| number).collect()
     }
 
-    /// [`Database::visit_slices`], with damage counted.
+    /// Like [`Database::visit_slices`], but counts damage.
     pub(super) fn visit(
         &self,
         from: Key,

@@ -77,7 +77,7 @@ impl Gzip {
         })
     }
 
-    /// Takes a byte outside of the body.
+    /// Reads a byte that is not part of the body.
     fn frame_byte(&mut self, byte: u8) -> Result<(), Damage> {
         self.part = match self.part {
             Part::Fixed(at) => self.fixed_byte(at, byte)?,

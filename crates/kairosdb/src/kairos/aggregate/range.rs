@@ -1,4 +1,4 @@
-//! Aggregators over ranges of time.
+//! Aggregators over time ranges.
 
 use super::{Amount, Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;

@@ -12,7 +12,7 @@ impl Aggregator {
     /// Reads an aggregator.
     ///
     /// # Errors
-    /// The error says what is wrong with the aggregator.
+    /// A message with the problem of the aggregator.
     pub(crate) fn of(value: &Value) -> Result<Self, String> {
         let Value::Object(all) = value else { return Err("must be an object.".to_owned()) };
         let name = all.get("name").and_then(Value::as_str).ok_or("name may not be empty.")?;
