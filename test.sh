@@ -37,6 +37,9 @@ export PLUMBAGO_BIN="$target/ci/plumbago" PLUMBAGO_SKIPPED="$work/skipped"
 host="$(rustc -vV | sed -n 's/^host: //p')"
 export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=$PWD/tests/timed.sh"
 
+# Many tests wait for servers and timers: one more than the processors runs at a time.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
+
 failed=0
 cargo test --workspace --bins --lib --tests --profile ci --locked --no-fail-fast -- "$@" |
     tee "$work/log" || failed=$?

@@ -38,6 +38,7 @@ impl Engine {
         let mut command = Command::new(counterpart::python()?);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/functions.py"));
         command.env("GRAPHITE_STORAGE_DIR", directory.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("TMPDIR", directory.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log).unwrap());
         let mut process = Guarded::adopt(command.spawn().unwrap(), &log);
         let questions = process.child().stdin.take().unwrap();

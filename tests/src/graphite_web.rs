@@ -22,6 +22,7 @@ impl GraphiteWeb {
         let mut command = Command::new(counterpart::python()?);
         command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/python/graphite_web.py"), "0"]);
         command.env("GRAPHITE_STORAGE_DIR", storage).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("TMPDIR", storage);
         std::fs::create_dir_all(storage.join("whisper")).unwrap();
         let mut process = Guarded::start(command, &storage.join("graphite-web.log"));
         let address = wait_for("graphite-web to be ready", || {

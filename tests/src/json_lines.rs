@@ -17,8 +17,9 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Starts the child with standard error redirected to the file `log`.
+    /// Starts the child with standard error redirected to the file `log`. Its temporary files are beside that file.
     pub fn start(mut command: Command, log: &Path) -> Self {
+        command.env("TMPDIR", log.parent().unwrap());
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(std::fs::File::create(log).unwrap());
         let mut process = Guarded::adopt(command.spawn().unwrap(), log);

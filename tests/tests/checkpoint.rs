@@ -1,6 +1,7 @@
 //! Clean stops that leave a checkpoint, starts from it, and kills at any moment of either.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -116,7 +117,39 @@ fn a_start_from_a_checkpoint_has_everything() {
     daemon.stop_well();
 }
 
-/// The times of the kills vary; none of them has to be exact.
+/// Wrong bytes in the journal do not matter as long as nobody needs its records, and are said by the start that does.
+#[test]
+fn a_start_from_a_checkpoint_does_not_read_the_journal() {
+    let mut world = World::new(2);
+    let daemon = world.start();
+    for _ in 0..3 {
+        world.send(&daemon);
+    }
+    daemon.stop_well();
+    let journal = std::fs::read_dir(world.setup.data().join("journal")).unwrap();
+    let logs = journal.map(|entry| entry.unwrap().path());
+    let logs: Vec<PathBuf> = logs.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+    assert!(!logs.is_empty());
+    for log in &logs {
+        let len = std::fs::metadata(log).unwrap().len();
+        std::fs::write(log, vec![0xa5_u8; len as usize]).unwrap();
+    }
+    let is_damaged =
+        |daemon: &Daemon| daemon.counters().with("plumbago_condition", "name=\"damaged_data\"") == 1;
+    let daemon = world.start();
+    assert!(daemon.log().contains("from_checkpoint=true"), "{}", daemon.log());
+    world.check(&daemon, "the journal is not read");
+    assert!(!is_damaged(&daemon), "{}", daemon.log());
+    daemon.kill();
+    let daemon = world.start();
+    wait_until("the damage to be said", || is_damaged(&daemon));
+    let log = daemon.log();
+    let is_named = |path: &PathBuf| log.contains(path.file_name().unwrap().to_str().unwrap());
+    assert!(logs.iter().all(is_named), "{log}");
+    daemon.kill();
+}
+
+/// The moments vary; none has to be hit exactly.
 #[test]
 fn kills_at_any_moment_of_a_stop_and_a_start_lose_nothing() {
     let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_126);

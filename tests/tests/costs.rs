@@ -150,7 +150,7 @@ fn what_nobody_uses_is_known_after_a_kill() {
         (&Value::Null, &Value::Null, &Value::Null)
     );
     let why = early["missing"][0].as_str().unwrap();
-    assert!(why.contains("reads have been noted for 50 days only"), "{why}");
+    assert!(why.contains("reads have been recorded for 50 days only"), "{why}");
     daemon.kill();
     let daemon = setup.clock(T0 + 50 * DAY).start_for_commands();
     check_unused(&daemon, &setup);

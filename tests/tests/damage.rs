@@ -93,6 +93,20 @@ fn send(daemon: &Daemon, model: &mut Model, names: &[String], minutes: std::ops:
     daemon.wait_names(model.len());
 }
 
+/// Waits until the journal has synced each of its files at least once. A file that was never synced may be gone after a
+/// crash, so nobody can tell that it was deleted.
+fn wait_synced(journal: &Path) {
+    let is_listed = |list: &str, name: &str| {
+        let end = |line: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
+        list.lines().filter_map(end).any(|end| end > 0)
+    };
+    wait_until("all files of the journal to be synced", || {
+        let list = fs::read_to_string(journal.join("files")).unwrap_or_default();
+        let names = files(journal).into_iter().map(|file| file.to_string_lossy().into_owned());
+        names.filter(|name| name.ends_with(".log")).all(|name| is_listed(&list, &name))
+    });
+}
+
 /// The last minute that was sent.
 const END: i64 = START + 60 * 99;
 
@@ -108,9 +122,11 @@ fn fill(into: &Path) -> (Model, Vec<Base>) {
     daemon.stop_well();
     let daemon = setup.start();
     send(&daemon, &mut model, &all[..270], 70..85);
+    wait_synced(&setup.data().join("journal"));
     daemon.kill();
     let daemon = setup.start();
     send(&daemon, &mut model, &all, 85..100);
+    wait_synced(&setup.data().join("journal"));
     daemon.kill();
     (model, bases(&setup, into))
 }

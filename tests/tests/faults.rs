@@ -358,9 +358,7 @@ fn three_nodes(seed: u64) {
     run.kill_and_start();
     run.steps(10);
     run.kill_and_start();
-    cluster.node(1).start().unwrap();
-    cluster.node(2).start().unwrap();
-    cluster.wait_settled().unwrap();
+    cluster.start_all().unwrap();
     run.sent();
     run.check("after two of three were away");
 

@@ -331,8 +331,8 @@ fn killed_commands_and_daemons_lose_nothing() {
 fn servers_that_cannot_be_asked_are_said() {
     let setup = Setup::new();
     for (arguments, part) in [
-        (&["graphite.example"][..], "no address"),
-        (&["http://a:b"], "no port"),
+        (&["graphite.example"][..], "is not an address"),
+        (&["http://a:b"], "is not a port"),
         (&["--user", "me", "http://127.0.0.1:1"], "no password"),
         (&["--retentions", "60", "http://127.0.0.1:1"], "--retentions"),
         (&["--from", "1700000000", "--until", "1600000000", "http://127.0.0.1:1"], "--from"),

@@ -97,7 +97,7 @@ impl Metric {
 /// Checks how an import on a full disk ends.
 fn assert_full(ended: &Ended, parts: &[&str]) {
     assert_eq!(ended.status.code(), Some(4), "{}", ended.output);
-    for part in parts.iter().chain(&["give the same command again"]) {
+    for part in parts.iter().chain(&["run the same command again"]) {
         assert!(ended.output.contains(part), "{part}: {}", ended.output);
     }
 }

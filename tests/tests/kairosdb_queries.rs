@@ -304,3 +304,40 @@ fn metrics_are_deleted_for_good() {
     left(&daemon);
     daemon.stop_well();
 }
+
+/// Twelve years of seconds with a few points: queries from the beginning are answered, a render of all slots is
+/// refused, and neither takes memory for the empty slots.
+#[test]
+fn long_ranges_of_seconds_take_little_memory() {
+    const YEAR: i64 = 31_536_000;
+    let mut setup = setup();
+    setup.schemas("[all]\npattern = .*\nretentions = 1s:12y\n");
+    let daemon = setup.start();
+    let times = [NOW - 11 * YEAR, NOW - 11 * YEAR + 7, NOW - 5 * YEAR, NOW];
+    let cities: Vec<String> = (0..40).map(|number| format!("c{number:02}")).collect();
+    let points = times.map(|time| json!([time * 1000, time % 100]));
+    let of_city = |city: &String| json!({"name": "temp", "tags": {"city": city}, "datapoints": points});
+    let body: Vec<Value> = cities.iter().map(of_city).collect();
+    assert_eq!(post(&daemon, "/api/v1/datapoints", &json!(body)).0, 204);
+    wait_values(&daemon, &cities.iter().map(String::as_str).collect::<Vec<_>>());
+    let sum = json!({"name": "sum", "sampling": {"value": 1, "unit": "seconds"}});
+    for is_stored in [false, true] {
+        if is_stored {
+            daemon.flush();
+        }
+        let query = json!({"start_absolute": 0, "metrics": [{"name": "temp", "aggregators": [sum]}]});
+        let (status, answer) = post(&daemon, "/api/v1/datapoints/query", &query);
+        assert_eq!(status, 200, "{answer}");
+        let wanted = times.map(|time| json!([time * 1000, time % 100 * 40]));
+        assert_eq!(answer["queries"][0]["results"][0]["values"], json!(wanted));
+        let query = json!({"start": 0, "queries": [{"metric": "temp", "aggregator": "zimsum"}]});
+        let (status, answer) = post(&daemon, "/api/query?arrays", &query);
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer[0]["dps"], json!(times.map(|time| json!([time, time % 100 * 40]))));
+        let refused = daemon.get("/render?target=seriesByTag('name=temp')&from=0&format=json");
+        assert_eq!(refused.status, 413, "{}", refused.body);
+        assert!(refused.body.contains("api.limits.points"), "{}", refused.body);
+    }
+    let peak = daemon.memory("VmHWM");
+    assert!(peak < 500 << 20, "{peak} bytes");
+}

@@ -111,7 +111,7 @@ fn child_one_of_three_nodes() {
     let address = cluster.nodes()[2].contact_point();
     steps_until(&mut run, "the node to be named", |ready| {
         ready.status == 200
-            && ["nodes_missing", "1 of 3 nodes", address.as_str(), "make space"]
+            && ["nodes_missing", "1 of 3 nodes", address.as_str(), "make room"]
                 .iter()
                 .all(|part| ready.body.contains(part))
     });
@@ -163,7 +163,7 @@ fn child_the_only_node() {
     let address = cluster.nodes()[0].contact_point();
     steps_until(&mut run, "the node to be named", |ready| {
         ready.status == 503
-            && ["store_down", address.as_str(), "make space"].iter().all(|part| ready.body.contains(part))
+            && ["store_down", address.as_str(), "make room"].iter().all(|part| ready.body.contains(part))
     });
     // Points are accepted, and survive a kill of the daemon.
     run.steps(10);

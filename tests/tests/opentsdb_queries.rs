@@ -1,5 +1,7 @@
 //! OpenTSDB's queries and lists, from the socket to the answer.
 
+use std::io::Write as _;
+
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::wait::wait_until;
@@ -127,6 +129,32 @@ fn lists_are_answered() {
     assert_eq!(lookup("{host=web02}", "").1["results"][0]["metric"], "cpu");
     assert_eq!(lookup("{host=*}", "").1["totalResults"], 2);
     assert_eq!((lookup("none", "").0, lookup("", "").0), (404, 400));
+    daemon.stop_well();
+}
+
+/// Bodies of queries may be gzip too.
+#[test]
+fn compressed_queries_are_answered() {
+    let setup = setup();
+    let daemon = setup.start();
+    fill(&daemon);
+    let gzip = |body: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(body).unwrap();
+        encoder.finish().unwrap()
+    };
+    let send = |path: &str, body: &[u8]| {
+        let answer = http::post_bytes(daemon.api(), path, "Content-Encoding: gzip\r\n", body);
+        (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap_or(Value::Null))
+    };
+    let query =
+        json!({"start": NOW - 600, "end": NOW, "queries": [{"metric": "cpu", "aggregator": "count"}]});
+    let packed = gzip(query.to_string().as_bytes());
+    assert_eq!(send("/api/query", &packed), post(&daemon, "/api/query", &query));
+    assert_eq!(send("/api/suggest", &gzip(br#"{"type":"metrics","q":"c"}"#)), (200, json!(["cpu"])));
+    assert_eq!(send("/api/search/lookup", &gzip(br#"{"metric":"cpu"}"#)).1["totalResults"], 2);
+    assert_eq!(send("/api/query", &packed[..packed.len() - 5]).0, 400);
+    assert_eq!(send("/api/query", &gzip(&vec![b' '; 64 << 20])).0, 413);
     daemon.stop_well();
 }
 

@@ -67,9 +67,11 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
     });
     wait_until("the warning", || readiness(&daemon).contains("\"relay\""));
     let page = readiness(&daemon);
-    assert!(page.contains("\"ready\":true") && page.contains(&format!("{address} takes none")), "{page}");
-    // The writer pauses for five milliseconds at a time. A kill may lose the points that are in memory during
-    // the pause.
+    assert!(
+        page.contains("\"ready\":true") && page.contains(&format!("{address} accepts no points")),
+        "{page}"
+    );
+    // The writer pauses for five milliseconds at a time. A kill may lose the points that wait in memory until then.
     wait_until("the points on disk", || {
         let queue = setup.data().join("relay");
         let files = walk(&queue);

@@ -43,7 +43,7 @@ fn metrics_that_nobody_reads_are_listed() {
     let refused = setup.run(&["list", "--unread", "90d", "**"]);
     assert_eq!(refused.status.code(), Some(2), "{}", refused.output);
     assert!(
-        refused.output.contains("has noted which metrics are read for 1 days only"),
+        refused.output.contains("has recorded for 1 days only which metrics are read"),
         "{}",
         refused.output
     );

@@ -120,7 +120,7 @@ fn everything_needs_a_user() {
     assert_eq!(answer.header("access-control-allow-headers"), Some("authorization"));
     assert!(daemon.counters().sum("plumbago_api_unauthorized_total") >= 100);
     let log = daemon.log();
-    assert_eq!(log.matches("was refused: no user with the right password").count(), 1, "{log}");
+    assert_eq!(log.matches("was refused: no valid user name and password").count(), 1, "{log}");
     daemon.stop_well();
 }
 

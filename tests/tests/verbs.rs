@@ -212,7 +212,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
         ("/admin/jobs?job=coffee", 404, "import-store"),
         ("/admin/jobs?job=delete", 400, "one way"),
         ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
-        ("/admin/jobs", 400, "job: want"),
+        ("/admin/jobs", 400, "job: must be"),
         ("/admin/jobs/77/cancel", 404, "no job"),
         ("/admin/questions?name=coffee", 404, "list"),
     ] {
@@ -225,7 +225,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     daemon.kill();
     let (code, said) = end(command);
     assert!(
-        code == Some(4) && said.contains("Give the same command again: plumbago clean --rate 1"),
+        code == Some(4) && said.contains("Run the same command again: plumbago clean --rate 1"),
         "{code:?} {said}"
     );
     let daemon = setup.start_for_commands();

@@ -225,8 +225,8 @@ impl Aggregation {
         };
         let text = |why| {
             format!(
-                "the log of open intervals takes no records: {why}; a kill would lose what was aggregated since. \
-                 Make room on the disk of the data directory"
+                "the log of open intervals cannot be written: {why}; a kill would lose the values that were \
+                 aggregated since then. Make room on the disk of the data directory"
             )
         };
         conditions.set(Severity::Warning, LOG, trouble.map(text));
@@ -242,7 +242,8 @@ impl Aggregation {
         last.1.filter(|since| since.elapsed() < REFUSED_FOR)?;
         Some(format!(
             "{total} values were not aggregated since the start, because there are too many open intervals or values \
-             of percentiles: raise aggregation.max_open_intervals or aggregation.max_values, or make fewer outputs"
+             of percentiles: raise aggregation.max_open_intervals or aggregation.max_values, or write rules \
+             with fewer outputs"
         ))
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const LOG: &str = "aggregation_log";
 pub struct Balance {
     /// Number of values that rules took. A point counts once for each rule that takes it.
     pub fed: u64,
-    /// Number of values of open intervals that were restored from an earlier run.
+    /// Values of open intervals that were recovered from an earlier run.
     pub recovered: u64,
     /// Number of values that could not be aggregated because a limit was reached.
     pub refused: u64,
@@ -55,11 +55,11 @@ impl Stats {
         Self {
             fed: counter(
                 "plumbago_aggregation_fed_values_total",
-                "Values that aggregation rules took; a point counts once for each rule",
+                "Values that aggregation rules used; a point counts once for each rule that uses it",
             ),
             recovered: counter(
                 "plumbago_aggregation_recovered_values_total",
-                "Values of open intervals that an earlier run had taken",
+                "Values of open intervals that were recovered from an earlier run",
             ),
             derived: counter(
                 "plumbago_aggregation_derived_points_total",
@@ -67,7 +67,8 @@ impl Stats {
             ),
             consumed: counter(
                 "plumbago_aggregation_consumed_points_total",
-                "Received points that went no further, because aggregation.forward_all is off or an output has their name",
+                "Received points that were not passed on to the store and the relay, because \
+                 aggregation.forward_all is off or an output has their name",
             ),
             nan: counter(
                 "plumbago_aggregation_nan_total",

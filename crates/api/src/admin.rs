@@ -277,7 +277,7 @@ async fn replay(State(handles): State<AdminHandles>, Query(pairs): Query<Vec<(St
                 pairs.iter().any(|(key, value)| key == "dry_run" && matches!(value.as_str(), "1" | "true"));
             done(handles.actions.replay(since, dry_run).await)
         }
-        None => plain(StatusCode::BAD_REQUEST, "since: want seconds since the epoch\n".to_owned()),
+        None => plain(StatusCode::BAD_REQUEST, "since: must be seconds since the epoch\n".to_owned()),
     }
 }
 
@@ -288,7 +288,7 @@ async fn set_clock(
     let now = pairs.iter().find(|(key, _)| key == "now").and_then(|(_, value)| value.parse().ok());
     match now {
         Some(now) => done(handles.actions.set_clock(now).await),
-        None => plain(StatusCode::BAD_REQUEST, "now: want seconds since the epoch\n".to_owned()),
+        None => plain(StatusCode::BAD_REQUEST, "now: must be seconds since the epoch\n".to_owned()),
     }
 }
 
@@ -302,10 +302,10 @@ async fn run_maintenance(
 ) -> Response {
     let value = |name: &str| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let wrong = |text: &str| plain(StatusCode::BAD_REQUEST, format!("{text}\n"));
-    let Some(job) = value("job") else { return wrong("job: want the name of a maintenance job") };
+    let Some(job) = value("job") else { return wrong("job: must be the name of a maintenance job") };
     let time = |name: &str| value(name).map(str::parse::<i64>).transpose();
     let (Ok(from), Ok(until)) = (time("from"), time("until")) else {
-        return wrong("from, until: want seconds since the epoch");
+        return wrong("from, until: must be seconds since the epoch");
     };
     let dry_run = matches!(value("dry_run"), Some("1" | "true"));
     let (job, glob) = (job.to_owned(), value("glob").map(str::to_owned));

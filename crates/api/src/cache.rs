@@ -64,7 +64,8 @@ pub(crate) struct Ticket {
 
 impl Cache {
     pub(crate) fn new(config: &CacheConfig, answers: KeptAnswers, registry: &Registry) -> Self {
-        let bytes = registry.gauge("plumbago_api_cache_bytes", "what the kept answers take", &[]);
+        let bytes =
+            registry.gauge("plumbago_api_cache_bytes", "memory of the answers that api.cache keeps", &[]);
         let counter = |result| {
             let help = "requests that allowed an answer to be kept";
             registry.counter("plumbago_api_cache_requests_total", help, &[("result", result)])
@@ -88,7 +89,7 @@ impl Cache {
         let allowed = match params.get("cacheTimeout") {
             None => self.seconds,
             Some(text) => text.trim().parse().map_err(|_| {
-                ApiError::Invalid(format!("cacheTimeout={} is no whole number", quoted(text)))
+                ApiError::Invalid(format!("cacheTimeout={} is not a whole number", quoted(text)))
             })?,
         };
         let is_kept = allowed > 0 && !params.has("noCache") && !params.has_message() && self.store.is_on();

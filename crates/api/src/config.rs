@@ -294,7 +294,8 @@ impl Config {
         for origin in &self.cors_allowed_origins {
             if origin != "*" && (!origin.contains("://") || origin.ends_with('/')) {
                 problems.push(format!(
-                    "api.cors_allowed_origins: {origin:?} is no origin like \"https://grafana.example.org\""
+                    "api.cors_allowed_origins: {origin:?} is not an origin like \
+                     \"https://grafana.example.org\""
                 ));
             }
         }
@@ -370,7 +371,7 @@ fn check_period(key: &str, period: Period, problems: &mut Vec<String>) {
 
 fn check_listen(key: &str, listen: &str, problems: &mut Vec<String>) {
     if !listen.is_empty() && host_and_port(listen).is_none() {
-        problems.push(format!("{key}: {listen:?} is no address and port like \"127.0.0.1:8080\""));
+        problems.push(format!("{key}: {listen:?} is not an address and port like \"127.0.0.1:8080\""));
     }
 }
 

@@ -85,7 +85,10 @@ pub(crate) fn aborted() -> ApiError {
 
 impl From<FetchError> for ApiError {
     fn from(error: FetchError) -> Self {
-        Self::Unavailable(with_causes(&error))
+        match error {
+            FetchError::TooManySlots(_) => Self::TooLarge(error.to_string()),
+            _ => Self::Unavailable(with_causes(&error)),
+        }
     }
 }
 

@@ -99,7 +99,9 @@ impl EventLog {
     /// switched off or the file cannot be written. The event is not stored then.
     pub(crate) fn add(&self, mut event: Event) -> Result<u64, EventError> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(file) = &mut *file else { return Err(io::Error::other("no events are kept").into()) };
+        let Some(file) = &mut *file else {
+            return Err(io::Error::other("this server keeps no events (api.events_bytes is 0)").into());
+        };
         event.id = self.next_id();
         let mut line = serde_json::to_vec(&event).map_err(io::Error::from)?;
         line.push(b'\n');

@@ -29,7 +29,7 @@ impl Meter {
         });
         let abandoned = registry.counter(
             "plumbago_api_requests_abandoned_total",
-            "HTTP requests whose client went away before the answer",
+            "HTTP requests whose client disconnected before the answer",
             &labels,
         );
         let seconds = registry.histogram(
@@ -128,17 +128,18 @@ impl ConnectionMeter {
             accepted: counter("plumbago_http_connections_total", "HTTP connections accepted", None),
             refused: counter(
                 "plumbago_http_connections_refused_total",
-                "HTTP connections turned away",
+                "HTTP connections refused",
                 Some("limits.connections"),
             ),
             failed: counter(
                 "plumbago_http_connections_refused_total",
-                "HTTP connections turned away",
+                "HTTP connections refused",
                 Some("tls"),
             ),
             idle: counter(
                 "plumbago_http_idle_connections_closed_total",
-                "idle HTTP connections closed for a new one, because limits.connections were open",
+                "idle HTTP connections closed to make room for a new one, because limits.connections was \
+                 reached",
                 None,
             ),
             open: registry.gauge(

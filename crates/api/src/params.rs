@@ -68,7 +68,7 @@ impl Params {
             Some(text) => text
                 .trim()
                 .parse()
-                .map_err(|_| ApiError::Invalid(format!("{name}={} is no whole number", quoted(text)))),
+                .map_err(|_| ApiError::Invalid(format!("{name}={} is not a whole number", quoted(text)))),
         }
     }
 

@@ -54,11 +54,11 @@ pub struct NoWriter;
 #[async_trait]
 impl PointWriter for NoWriter {
     async fn write(&self, _: Points, _: usize) -> Result<(), NotTaken> {
-        Err(NotTaken("points are not taken here".to_owned()))
+        Err(NotTaken("this server accepts no points here".to_owned()))
     }
 
     async fn delete(&self, _: Vec<String>, _: Option<Range<i64>>) -> Result<(), NotTaken> {
-        Err(NotTaken("nothing is deleted here".to_owned()))
+        Err(NotTaken("this server deletes no points here".to_owned()))
     }
 
     fn refuse(&self, _: BodyFault, _: &str) {}

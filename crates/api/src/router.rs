@@ -244,7 +244,7 @@ fn options(allowed: &'static str) -> Response {
 }
 
 fn wrong_method(method: &Method, allowed: &'static str) -> Response {
-    let text = format!("{method} is not answered here; use {allowed}\n");
+    let text = format!("{method} is not supported here; use {allowed}\n");
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response

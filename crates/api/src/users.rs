@@ -84,7 +84,7 @@ impl LiveUsers {
             comparing: Semaphore::new(1),
             refused: registry.counter(
                 "plumbago_api_unauthorized_total",
-                "requests that were refused because they named no user with the right password",
+                "requests refused because they had no valid user name and password",
                 &[],
             ),
             throttle: Throttle::new(LOG_EVERY_MS),
@@ -119,7 +119,7 @@ impl LiveUsers {
         if users.has_seen(&name, &password) {
             return Ok(Caller::User);
         }
-        let busy = |_| ApiError::Busy("too many passwords are being compared; try again".to_owned());
+        let busy = |_| ApiError::Busy("too many passwords are being checked; try again".to_owned());
         let _waiting = self.0.waiting.try_acquire().map_err(busy)?;
         let _comparing = self.0.comparing.acquire().await;
         let compared = tokio::task::spawn_blocking(move || users.is_user(&name, &password)).await;
@@ -132,10 +132,10 @@ impl LiveUsers {
         let Some(unsaid) = self.0.throttle.pass_now() else { return };
         let unsaid = match unsaid {
             0 => String::new(),
-            more => format!("; so were {more} more since the last such line"),
+            more => format!("; {more} more requests were refused since the last such line"),
         };
         tracing::warn!(
-            "{method} {path} was refused: no user with the right password (api.users.file){unsaid}"
+            "{method} {path} was refused: no valid user name and password (api.users.file){unsaid}"
         );
     }
 }

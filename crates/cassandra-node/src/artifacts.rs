@@ -12,6 +12,7 @@ use crate::release::{POM, Release};
 #[derive(Debug, Clone)]
 pub struct Artifacts {
     jars: Vec<PathBuf>,
+    classes: Option<PathBuf>,
 }
 
 impl Artifacts {
@@ -31,7 +32,17 @@ impl Artifacts {
         let mut jars: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         jars.retain(|path| path.extension().is_some_and(|e| e == "jar"));
         jars.sort();
-        Ok(Self { jars })
+        Ok(Self { jars, classes: None })
+    }
+
+    /// The same jars with an archive of their classes, for a quick start.
+    pub(crate) fn with_classes(self, classes: Option<PathBuf>) -> Self {
+        Self { classes, ..self }
+    }
+
+    /// The archive of the classes, if there is one.
+    pub(crate) fn classes(&self) -> Option<&Path> {
+        self.classes.as_deref()
     }
 
     /// The jars as the argument of `java -cp`.

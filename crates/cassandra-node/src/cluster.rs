@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use crate::archive;
 use crate::artifacts::Artifacts;
 use crate::cache::RunDirectory;
 use crate::error::NodeError;
@@ -28,12 +29,20 @@ impl Cluster {
     /// of the operating system, and as [`Cluster::wait_settled`].
     pub fn start(size: usize, options: &Options) -> Result<Self, NodeError> {
         let artifacts = Artifacts::provide(options.release)?;
+        let classes = archive::provide(options, |options| {
+            Self::start_with(1, options, &artifacts)?.node(0).stop();
+            Ok(())
+        });
+        Self::start_with(size, options, &artifacts.with_classes(classes))
+    }
+
+    fn start_with(size: usize, options: &Options, artifacts: &Artifacts) -> Result<Self, NodeError> {
         let directory = RunDirectory::make()?;
         let first = free_addresses(size)?;
         let nodes = (0..size).map(|number| {
             let place = Place { address: nth(first, number), seed: first, number, of: size };
             let path = directory.path().join(format!("node-{}", number + 1));
-            Node::prepare(path, &place, options, &artifacts)
+            Node::prepare(path, &place, options, artifacts)
         });
         let mut cluster = Self { nodes: nodes.collect::<Result<_, _>>()?, _directory: directory };
         cluster.start_all()?;

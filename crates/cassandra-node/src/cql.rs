@@ -99,7 +99,7 @@ impl Connection {
         body.extend([0, consistency as u8, 0]); // no flags
         match self.ask(QUERY, &body)? {
             (RESULT, answer) => Rows::read(&answer),
-            _ => Err(NodeError::Protocol("the response to a query is no result")),
+            _ => Err(NodeError::Protocol("the response to a query is not a result")),
         }
     }
 

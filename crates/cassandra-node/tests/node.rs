@@ -54,6 +54,20 @@ fn a_node_speaks_cql_and_has_sasi() {
     cql.query("DROP KEYSPACE node_test").unwrap();
 }
 
+/// Its classes come from the archive. What Java unpacks is in the directory of the node, which is removed with it.
+#[test]
+fn a_node_starts_from_the_archive_and_leaves_no_library() {
+    let Some(Server::Own(cluster)) = for_tests() else { return };
+    let node = &cluster.nodes()[0];
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", node.id().unwrap())).unwrap();
+    let files: Vec<&str> = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
+    let archive = format!("/{}-classes-", Release::default().version());
+    assert!(files.iter().any(|file| file.contains(&archive)), "{files:?}");
+    let home = node.data().canonicalize().unwrap().with_file_name("tmp").display().to_string();
+    let unpacked: Vec<&&str> = files.iter().filter(|file| file.contains("liblz4-java")).collect();
+    assert!(!unpacked.is_empty() && unpacked.iter().all(|file| file.starts_with(&home)), "{unpacked:?}");
+}
+
 /// `kill -9` keeps the acknowledged writes of a keyspace with durable writes, and loses those of a keyspace
 /// without them, which is how BigGraphite creates keyspaces. A clean stop keeps both.
 #[test]

@@ -1,6 +1,5 @@
 //! Compares the timestamps of this daemon's rows with the clock of the servers.
 
-use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::Member;
@@ -9,13 +8,6 @@ use crate::Member;
 const COMPARE_EVERY: Duration = Duration::from_secs(4);
 /// A difference above this is reported, in milliseconds.
 const TOLERANCE_MS: i64 = 10_000;
-
-/// The timestamps of the rows that this daemon sends.
-pub trait RowTimestamps: Send + Sync + Debug {
-    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later rows get greater
-    /// timestamps.
-    fn last_us(&self) -> i64;
-}
 
 impl Member {
     /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is
@@ -40,19 +32,20 @@ impl Member {
 /// clock and the timestamps of rows are ahead of the server's clock, in milliseconds. `None` if both are
 /// within the tolerance.
 fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
-    let effect = "rows and deletions of other daemons lose against rows of this one, even if they are later";
+    let effect = "rows of this daemon replace rows and deletions of other daemons, even those that are later";
     if clock_ms > TOLERANCE_MS {
         let seconds = clock_ms / 1000;
         return Some(format!(
-            "the clock of this machine is {seconds} s ahead of the server's, so {effect}: set it right, e.g. by NTP"
+            "the clock of this machine is {seconds} s ahead of the server's, so {effect}: correct it, for \
+             example with NTP"
         ));
     }
     (rows_ms > TOLERANCE_MS).then(|| {
         let seconds = rows_ms / 1000;
         format!(
             "the clock of this machine was ahead: for {seconds} s more, rows get timestamps ahead of the server's \
-             clock, so that they replace those of before. Until then {effect}. This ends by itself; keep data_dir, \
-             which knows the last timestamp"
+             clock, so that they replace the earlier rows. Until then {effect}. This ends by itself; keep \
+             data_dir, which has the last timestamp"
         )
     })
 }

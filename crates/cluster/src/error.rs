@@ -19,13 +19,13 @@ pub enum ClusterError {
     /// Every writer id of the replica belongs to another instance. The value is the number of the replica.
     #[error(
         "no writer id of replica {0} is free: other instances have all of them, see the table plumbago_writers; \
-         ids that are not used come back some days later"
+         an unused id becomes free again after some days"
     )]
     NoFreeWriter(u8),
     /// So many series are already hidden that no more can be hidden. The value is the maximum.
     #[error(
-        "{0} series are hidden already, and no more can be; the clean-up (maintenance.expire_after) deletes those \
-         that get no points"
+        "{0} series are hidden already, and no more can be hidden; the clean-up (maintenance.expire_after) \
+         deletes those that receive no points"
     )]
     TooManyHidden(usize),
 }

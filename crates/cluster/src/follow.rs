@@ -9,11 +9,11 @@ use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetadataStore, MetricMeta};
 use plumbago_telemetry::Throttle;
 use tokio::time::Instant;
 
-use crate::member::{RETRY_LINE_MS, RETRY_PAUSE};
 use crate::pace::{AT_ONCE, Work};
+use crate::retry::{RETRY_LINE_MS, RETRY_PAUSE, with_jitter};
 use crate::scan::{Missing, Round, interval};
 use crate::scan_file::Progress;
-use crate::{ClusterError, LocalMetrics, Member, PAGE, meta_of, with_jitter};
+use crate::{ClusterError, LocalMetrics, Member, PAGE, meta_of};
 
 /// How often the change feed is read.
 const POLL_EVERY: Duration = Duration::from_secs(2);

@@ -105,7 +105,7 @@ impl Clocks {
         let seconds = ahead_ms / 1000;
         let operation = format!(
             "run a maintenance job: the clock of this machine is {seconds} s ahead of the server's, so metrics could \
-             wrongly count as expired; set it right, e.g. by NTP"
+             wrongly count as expired; correct it, for example with NTP"
         );
         Err(StoreError::new(ErrorKind::Unavailable, operation))
     }

@@ -26,17 +26,18 @@ mod reads;
 mod registration;
 mod replace;
 mod resend;
+mod retry;
 mod scan;
 mod scan_file;
 mod schema;
 mod tagging;
 mod touch;
+mod watched;
 mod writer_file;
 
-pub use clocks::RowTimestamps;
 pub use error::ClusterError;
 pub use lease::LeaseKeeper;
-pub use local::{LocalMetrics, Outbox};
+pub use local::{LocalMetrics, Outbox, RowTimestamps};
 pub use member::{CONDITIONS, Member, MemberParts};
 pub use names::Names;
 pub use nodes_file::NodesFile;
@@ -59,10 +60,4 @@ fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
 /// Returns the host name of this machine; empty if it is unknown.
 fn host() -> String {
     nix::unistd::gethostname().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned())
-}
-
-/// Lengthens or shortens a pause by up to half at random, so that daemons that failed at the same time do not
-/// all retry at the same time.
-fn with_jitter(pause: std::time::Duration) -> std::time::Duration {
-    pause.mul_f64(rand::random_range(0.5..1.5))
 }

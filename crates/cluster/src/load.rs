@@ -8,7 +8,8 @@ use plumbago_telemetry::Throttle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::{meta_of, with_jitter};
+use crate::meta_of;
+use crate::retry::with_jitter;
 
 /// Number of parts that are read at the same time.
 const PARTS: u32 = 4;

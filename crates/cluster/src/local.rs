@@ -69,3 +69,9 @@ pub trait Outbox: Send + Sync + Debug {
     /// Why no more rows are accepted, as a text for operators; `None` if they are accepted.
     fn trouble(&self) -> Option<String>;
 }
+
+/// The timestamps of the rows that this daemon sends.
+pub trait RowTimestamps: Send + Sync + Debug {
+    /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
+    fn last_us(&self) -> i64;
+}

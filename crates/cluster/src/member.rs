@@ -11,19 +11,12 @@ use plumbago_telemetry::{Conditions, Severity, with_causes};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::missing::Watched;
 use crate::pace::Pace;
-use crate::registration::OwnWriter;
+use crate::retry::{RETRY_PAUSE, with_jitter};
 use crate::schema::{self, SchemaCheck};
-use crate::{
-    ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile, with_jitter,
-};
-
-/// Pause after a failed call before it is retried.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(2);
-
-/// While a task is being retried, its error is logged once in this many milliseconds.
-pub(crate) const RETRY_LINE_MS: i64 = 60_000;
+use crate::watched::Watched;
+use crate::writer_file::OwnWriter;
+use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile};
 
 /// The conditions that [`Member::report`] can raise.
 pub const CONDITIONS: [&str; 10] = [
@@ -202,8 +195,8 @@ impl Member {
         let deferred = self.0.outbox.deferred().filter(|_| is_up).map(|(rows, error)| {
             let why = error.map_or_else(String::new, |error| format!(": {error}"));
             format!(
-                "{rows} rows wait in the spool because the servers do not take them while they take others; \
-                 retried every `sender.retry_deferred_every`{why}"
+                "{rows} rows wait in the spool because the servers refuse them while they accept others; \
+                 they are retried every `sender.retry_deferred_every`{why}"
             )
         });
         let missing = self.0.store.missing_servers().filter(|_| is_up);

@@ -1,92 +1,16 @@
 //! Metrics that another program deleted from the shared store. A metric that gets more points is created
 //! again; the others are unloaded.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plumbago_store::MetricMeta;
-use tokio::time::Instant;
 
 use crate::pace::{AT_ONCE, Work};
+use crate::watched::{QUIET, Verdict};
 use crate::{ClusterError, LocalMetrics, Member};
 
-/// A deleted metric that got no point for this long is unloaded, because it will probably get none any more.
-/// If a point arrives later, the metric is created again.
-const QUIET: Duration = Duration::from_secs(600);
 /// How often deleted metrics are checked for new points.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Number of checks in a row that must find points before a metric is created again. A single check may find
-/// points from before the deletion that were still on their way to the store.
-const LOOKS: u32 = 2;
-/// Largest number of deleted metrics that are watched. Further ones stay loaded, and the next round over all
-/// names finds them again.
-const WATCHED_MAX: usize = 100_000;
-
-/// Deleted metrics that are still loaded.
-#[derive(Debug, Default)]
-pub(crate) struct Watched(Mutex<HashMap<String, Watch>>);
-
-#[derive(Debug, Clone, Copy)]
-struct Watch {
-    /// When the deletion was noticed, in seconds since the epoch.
-    noticed: i64,
-    since: Instant,
-    looks: u32,
-}
-
-impl Watched {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, names: &[&str], noticed: i64) {
-        let mut watched = self.lock();
-        for name in names {
-            if watched.len() >= WATCHED_MAX {
-                tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is checked later");
-                return;
-            }
-            let watch = Watch { noticed, since: Instant::now(), looks: 0 };
-            watched.entry((*name).to_owned()).or_insert(watch);
-        }
-    }
-
-    fn remove(&self, names: &[&str]) {
-        let mut watched = self.lock();
-        for name in names {
-            watched.remove(*name);
-        }
-    }
-
-    /// The names, grouped by the time at which their deletion was noticed.
-    fn by_time(&self) -> BTreeMap<i64, Vec<String>> {
-        let mut by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for (name, watch) in &*self.lock() {
-            by_time.entry(watch.noticed).or_default().push(name.clone());
-        }
-        by_time
-    }
-
-    /// Notes whether the metric got points since the deletion. Returns whether this is certain now.
-    fn note(&self, name: &str, is_written: bool) -> Verdict {
-        let mut watched = self.lock();
-        let Some(watch) = watched.get_mut(name) else { return Verdict::Open };
-        watch.looks = if is_written { watch.looks + 1 } else { 0 };
-        match is_written {
-            true if watch.looks >= LOOKS => Verdict::Written,
-            false if watch.since.elapsed() >= QUIET => Verdict::Quiet,
-            _ => Verdict::Open,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Open,
-    Written,
-    Quiet,
-}
 
 impl Member {
     /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use plumbago_model::Series;
-use plumbago_store::{FetchError, FetchRequest, Provenance, ReadNotes, SeriesSource, Weighted};
+use plumbago_store::{FetchError, FetchRequest, KnownSlots, Provenance, ReadNotes, SeriesSource};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +27,9 @@ impl NotedReads {
         Self { source, notes }
     }
 
-    fn note<'a>(&self, read: impl Iterator<Item = &'a Series>) {
+    fn note<'a>(&self, names: impl Iterator<Item = &'a Arc<str>>) {
         if let Ok(slot) = self.notes.try_reserve() {
-            slot.send(read.map(|series| Arc::clone(&series.name)).collect());
+            slot.send(names.cloned().collect());
         }
     }
 }
@@ -38,13 +38,13 @@ impl NotedReads {
 impl SeriesSource for NotedReads {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let series = self.source.fetch(request).await?;
-        self.note(series.iter());
+        self.note(series.iter().map(|series| &series.name));
         Ok(series)
     }
 
-    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
-        let read = self.source.fetch_weighted(request).await?;
-        self.note(read.iter().map(|weighted| &weighted.series));
+    async fn fetch_known(&self, request: &FetchRequest) -> Result<Vec<KnownSlots>, FetchError> {
+        let read = self.source.fetch_known(request).await?;
+        self.note(read.iter().map(|series| &series.name));
         Ok(read)
     }
 
@@ -58,7 +58,10 @@ async fn write_notes(store: Arc<dyn ReadNotes>, mut pending: mpsc::Receiver<Vec<
     while let Some(names) = pending.recv().await {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if let Err(error) = store.note_read(&names).await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "reads were not noted");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "cannot record which metrics were read"
+            );
         }
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use plumbago_telemetry::Throttle;
 use tokio::time::Instant;
 
-use crate::member::{RETRY_LINE_MS, RETRY_PAUSE};
-use crate::{ClusterError, Member, WriterFile, host, with_jitter};
+use crate::retry::{RETRY_LINE_MS, RETRY_PAUSE, with_jitter};
+use crate::{ClusterError, Member, host};
 
 /// How many writer ids are tried in one attempt.
 const DRAWS: usize = 16;
@@ -18,14 +18,6 @@ const RENEW_EVERY: Duration = Duration::from_secs(3600);
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 /// How often the daemon checks whether a renewal is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The writer ids of this daemon.
-#[derive(Debug)]
-pub(crate) struct OwnWriter {
-    pub(crate) file: WriterFile,
-    /// Whether this process has registered the ids, so that rows may carry them.
-    pub(crate) is_registered: bool,
-}
 
 impl Member {
     /// Registers the writer ids, or renews their registration. If another instance has them, takes other ids
@@ -43,7 +35,8 @@ impl Member {
             if std::mem::take(&mut own.is_registered) {
                 tracing::error!(
                     writer_id,
-                    "another instance has taken the writer id of this daemon; choosing a new one: points of the windows that are open now may count twice"
+                    "another instance has taken the writer id of this daemon; choosing a new one: points in \
+                     the windows that are open now may be counted twice"
                 );
             } else {
                 tracing::warn!(writer_id, "the writer id belongs to another instance; choosing a new one");

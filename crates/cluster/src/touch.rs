@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use plumbago_store::{MetaPage, MetadataStore, MetricMeta, SharedStore};
 
-use crate::member::RETRY_PAUSE;
 use crate::pace::{AT_ONCE, CREATED_AT_ONCE, Work};
-use crate::{ClusterError, LocalMetrics, Member, meta_of, with_jitter};
+use crate::retry::{RETRY_PAUSE, with_jitter};
+use crate::{ClusterError, LocalMetrics, Member, meta_of};
 
 /// Pause after a failure, and the longest wait before the next metrics are checked.
 const SOON: Duration = Duration::from_secs(60);
@@ -69,7 +69,8 @@ impl Member {
             if let Err(error) = self.go_on(&*local, &mut pass, &mut is_counted, period).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "failed to note on the server which metrics are written (updated_on); retrying in a minute. If this \
+                    "failed to record on the server which metrics are written (updated_on); retrying in a \
+                     minute. If this \
                      fails for days, `clean` may treat metrics as unused"
                 );
                 tokio::time::sleep(with_jitter(SOON)).await;

@@ -29,6 +29,14 @@ pub struct WriterFile {
     former: Option<FormerWriter>,
 }
 
+/// The writer ids of this daemon.
+#[derive(Debug)]
+pub(crate) struct OwnWriter {
+    pub(crate) file: WriterFile,
+    /// The ids were registered by this process, so rows may carry them.
+    pub(crate) is_registered: bool,
+}
+
 /// The writer id that a data directory had before the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerWriter {

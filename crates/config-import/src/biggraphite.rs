@@ -45,7 +45,7 @@ fn contact_points(entries: &[Entry], suffix: &str, key: &str, draft: &mut Draft<
         None => PORT,
         Some((_, Ok(port))) => port,
         Some((entry, Err(_))) => {
-            draft.error(entry.at(), format!("{:?} is no port", entry.value));
+            draft.error(entry.at(), format!("{:?} is not a port", entry.value));
             PORT
         }
     };
@@ -65,13 +65,13 @@ fn one(entry: &Entry, has_metadata: bool, draft: &mut Draft<'_>) {
         "CASSANDRA_TIMEOUT" => draft.seconds("store.cassandra.request_timeout", value, at),
         "CASSANDRA_REPLICA" => match value.parse() {
             Ok(replica @ 0..=3) => draft.set("store.cassandra.replica", Value::Number(replica), at),
-            _ => draft.error(at, format!("{value:?} is no replica; they are 0 to 3")),
+            _ => draft.error(at, format!("{value:?} is not a replica; replicas are 0 to 3")),
         },
         "CASSANDRA_READ_ON_SAMPLING_RATE" => sampling(value, at, draft),
         "CASSANDRA_UPDATED_ON_TTL_SEC" => draft.seconds("store.cassandra.touch_after", value, at),
         "CASSANDRA_MAX_METRICS_PER_PATTERN" => match value.parse() {
             Ok(most @ 1..) => draft.set("api.limits.find_results", Value::Number(most), at),
-            _ => draft.error(at, format!("{value:?} is no number of metrics")),
+            _ => draft.error(at, format!("{value:?} is not a number of metrics")),
         },
         "LOGLEVEL" => log_level(value, at, draft),
         name => match name.strip_prefix("CASSANDRA_") {
@@ -97,7 +97,7 @@ fn sampling(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         Ok(rate) if rate > 0.0 && rate <= 1.0 => {
             draft.set("store.cassandra.read_on_sampling", Value::Number((1.0 / rate).round() as i64), at);
         }
-        _ => draft.error(at, format!("{value:?} is no share from 0 to 1")),
+        _ => draft.error(at, format!("{value:?} is not a share from 0 to 1")),
     }
 }
 
@@ -107,7 +107,7 @@ fn log_level(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         "INFO" => "info",
         "WARNING" | "WARN" => "warn",
         "ERROR" | "CRITICAL" | "FATAL" => "error",
-        _ => return draft.error(at, format!("{value:?} is no log level")),
+        _ => return draft.error(at, format!("{value:?} is not a log level")),
     };
     draft.text("log.level", level, at);
 }
@@ -128,7 +128,7 @@ fn consistency(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     let level = value.to_uppercase();
     match LEVELS.contains(&level.as_str()) {
         true => draft.text(&format!("store.cassandra.consistency.{key}"), level, at),
-        false => draft.error(at, format!("{value:?} is no consistency level")),
+        false => draft.error(at, format!("{value:?} is not a consistency level")),
     }
 }
 
@@ -145,7 +145,10 @@ fn ssl(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         "SSL_KEY_FILE" => draft.text(&format!("{section}.key"), value, at),
         "SSL_VERIFY_MODE" if value == "required" => draft.not_needed(at, "certificates are always verified"),
         "SSL_VERIFY_MODE" => {
-            draft.no_equivalent(at, "certificates are always verified; name the authorities in the key ca");
+            draft.no_equivalent(
+                at,
+                "certificates are always verified; name the file of the authorities in the key ca",
+            );
         }
         "SSL_CHECK_HOSTNAME" => {
             draft.no_equivalent(at, "a node's certificate has to name the address by which it is reached");
@@ -161,16 +164,18 @@ fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
             "cassandra" => {}
             "elasticsearch" => draft.no_equivalent(
                 at,
-                "names are kept in Cassandra; `plumbago import-names` creates those that only Elasticsearch has",
+                "names are kept in Cassandra; `plumbago import-names` creates the names that only \
+                 Elasticsearch has",
             ),
             other => draft.no_equivalent(at, format!("there is no driver {other}")),
         },
         "CASSANDRA_WRITER" => {
-            draft.not_needed(at, "each daemon draws a writer id of its own and keeps it in data_dir");
+            draft.not_needed(at, "each daemon chooses its own writer id and keeps it in data_dir");
         }
         "ADMIN_PORT" => draft.todo(
             at,
-            "metrics for Prometheus are on the port of admin.listen; beyond this machine it needs admin.token",
+            "metrics for Prometheus are on the port of admin.listen; if other machines can reach it, set \
+             admin.token",
         ),
         "CASSANDRA_USE_LUCENE" => {
             draft.not_needed(at, "globs are answered from memory; Lucene indexes stay as they are");
@@ -192,7 +197,7 @@ fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         "CASSANDRA_MAX_QUERIES_PER_PATTERN"
         | "CASSANDRA_MAX_CONCURRENT_QUERIES_PER_PATTERN"
         | "CASSANDRA_MAX_CONCURRENT_CONNECTIONS"
-        | "CASSANDRA_ENABLE_METRICS" => draft.not_needed(at, "this is done without a setting"),
+        | "CASSANDRA_ENABLE_METRICS" => draft.not_needed(at, "Plumbago always does this, without a setting"),
         _ => draft.no_equivalent(at, "no such setting of BigGraphite is known"),
     }
 }

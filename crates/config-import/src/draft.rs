@@ -185,7 +185,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn seconds(&mut self, key: &str, text: &str, at: At<'_>) {
         match parse::seconds(text) {
             Some(period) => self.text(key, period, at),
-            None => self.error(at, format!("{text:?} is no number of seconds")),
+            None => self.error(at, format!("{text:?} is not a number of seconds")),
         }
     }
 

@@ -119,14 +119,18 @@ fn section(section: &Section<'_>, draft: &mut Draft<'_>) {
         "carbonlink" => carbonlink(section, draft),
         "carbonserver" => carbonserver(section, draft),
         "grpc" if section.is_on("enabled", true) => {
-            draft.no_equivalent(section.at(), "there is no gRPC port; cache queries are answered by [carbonlink]");
+            draft.no_equivalent(
+                section.at(),
+                "there is no gRPC port; cache queries are answered by [carbonlink]",
+            );
         }
         "tags" => draft.not_needed(section.at(), "tags are indexed here, without requests to graphite-web"),
         "dump" => draft.not_needed(section.at(), "the journal keeps accepted points over a stop and a kill"),
         "pprof" | "grpc" => draft.not_needed(section.at(), "it serves go-carbon's own debugging"),
         "prometheus" => draft.todo(
             section.at(),
-            "metrics for Prometheus are on the port of admin.listen; beyond this machine it needs admin.token",
+            "metrics for Prometheus are on the port of admin.listen; if other machines can reach it, set \
+             admin.token",
         ),
         _ => draft.no_equivalent(section.at(), "no such section of go-carbon is known"),
     }
@@ -160,7 +164,7 @@ fn common(section: &Section<'_>, draft: &mut Draft<'_>) {
 
 fn whisper(section: &Section<'_>, draft: &mut Draft<'_>) {
     if !section.is_on("enabled", true) {
-        return draft.no_equivalent(section.at(), "a daemon that stores nothing is not offered");
+        return draft.no_equivalent(section.at(), "there is no mode in which the daemon stores nothing");
     }
     for (name, ours) in [("schemas-file", "storage_schemas"), ("aggregation-file", "storage_aggregation")] {
         if let Some(key) = section.text(name) {
@@ -175,14 +179,15 @@ fn whisper(section: &Section<'_>, draft: &mut Draft<'_>) {
     {
         draft.no_equivalent(
             key.at(),
-            "import-whisper does not read compressed files; convert them with go-whisper's convert before",
+            "import-whisper does not read compressed files; convert them first with go-whisper's convert",
         );
     }
     creates(section, draft);
     if let Some(key) = section.text("quotas-file") {
         draft.todo(
             key.at(),
-            "quotas have another form here: write them into a file and name it in quotas.rules (docs/quotas.md has a table)",
+            "quotas have another format here: write them into a file, and name that file in quotas.rules \
+             (docs/quotas.md has a table)",
         );
     }
     const READ: [&str; 8] = [
@@ -204,7 +209,7 @@ fn rules_file(ours: &str, key: &Key<'_>, draft: &mut Draft<'_>) {
     let path = draft.directory().join(key.text());
     match draft.exists(&path) {
         true => draft.text(ours, path.to_string_lossy(), key.at()),
-        false => draft.todo(key.at(), format!("{} is not there, so {ours} is not set", path.display())),
+        false => draft.todo(key.at(), format!("{} does not exist, so {ours} is not set", path.display())),
     }
 }
 
@@ -222,7 +227,7 @@ fn creates(section: &Section<'_>, draft: &mut Draft<'_>) {
         (Some(1..), false) => {
             draft.not_needed(key.at(), "creating a metric makes no file, so it needs no delay");
         }
-        _ => draft.error(key.at(), "the value is no number"),
+        _ => draft.error(key.at(), "the value is not a number"),
     }
 }
 
@@ -278,12 +283,12 @@ fn receiver(section: &Section<'_>, protocol: &str, draft: &mut Draft<'_>) {
                 Some(bytes @ 1..) => {
                     draft.text(&format!("ingest.{listener}.{limit}"), parse::bytes(bytes), key.at());
                 }
-                _ => draft.error(key.at(), "the value is no number of bytes"),
+                _ => draft.error(key.at(), "the value is not a number of bytes"),
             },
             "compression" if matches!(key.text(), "" | "none") => {}
             "compression" => draft.not_needed(key.at(), "compressed streams are recognised"),
             "buffer-size" | "log-incomplete" => {
-                draft.not_needed(key.at(), "all queues have limits of their own");
+                draft.not_needed(key.at(), "each queue has its own limit");
             }
             _ => unknown(key, draft),
         }
@@ -356,7 +361,7 @@ fn logging(section: &Section<'_>, draft: &mut Draft<'_>) {
 fn period(ours: &str, key: &Key<'_>, draft: &mut Draft<'_>) {
     match parse::go_duration(key.text()) {
         Some(period) => draft.text(ours, period, key.at()),
-        None => draft.error(key.at(), format!("{:?} is no duration", key.text())),
+        None => draft.error(key.at(), format!("{:?} is not a duration", key.text())),
     }
 }
 

@@ -12,19 +12,19 @@ const NOT_NEEDED: Table = &[
     ("LOG_", "the log goes to standard error"),
     ("DEBUG", "see log.level"),
     ("SECRET_KEY", "there are no sessions"),
-    ("ALLOWED_HOSTS", "the API answers to every name"),
+    ("ALLOWED_HOSTS", "the API answers requests for any host name"),
     ("INDEX_FILE", "names are in memory"),
     ("STATIC_", "there are no static files"),
     ("MEDIA_", "there are no static files"),
     ("REMOTE_", "other daemons are named in cluster.peers"),
-    ("RENDERING_HOSTS", "each daemon draws itself"),
+    ("RENDERING_HOSTS", "each daemon draws its own graphs"),
     ("INTRACLUSTER_HTTPS", "other daemons are named in cluster.peers"),
     ("USE_WORKER_POOL", "the number of threads follows the processors"),
     ("POOL_", "the number of threads follows the processors"),
     ("STORE_FAIL_ON_ERROR", "a store that cannot be read is an error of the request"),
     ("TAGDB", "tags are indexed here"),
-    ("CONF_DIR", "name carbon.conf as well; it says where the rules are"),
-    ("GRAPHITE_ROOT", "name carbon.conf as well; it says where the files are"),
+    ("CONF_DIR", "give carbon.conf as well; it says where the rules are"),
+    ("GRAPHITE_ROOT", "give carbon.conf as well; it says where the files are"),
 ];
 
 /// Prefixes of settings that have no equivalent in Plumbago.

@@ -10,7 +10,7 @@ pub fn to_toml(import: &Import) -> String {
     let mut out = String::from("# Imported settings. `plumbago config default` explains every key.\n");
     remarks(&mut out, import, RemarkKind::Error, "Could not be read:");
     remarks(&mut out, import, RemarkKind::Todo, "Left to do:");
-    remarks(&mut out, import, RemarkKind::NoEquivalent, "Plumbago has nothing for:");
+    remarks(&mut out, import, RemarkKind::NoEquivalent, "Without an equivalent in Plumbago:");
     let mut settings: Vec<(&str, &str, &Setting)> = import.settings.iter().map(split).collect();
     // TOML requires that keys without a section come first.
     settings.sort_by_key(|(section, ..)| *section);

@@ -4,7 +4,7 @@
 //! * `shard`: registry, heads, downsampler and flushes of a part of the metrics. Pure: no thread, no
 //!   channel, no clock and no store. Start at `shard/mod.rs` (what happens to a point), then
 //!   `shard/flush.rs` (how it reaches the store) and `shard/head.rs`.
-//! * `worker`: the threads that run the shards, and the queues between them.
+//! * `worker`: the threads that run the shards, and the queues between them; `command`: what other threads ask of them.
 //! * `late`: rows of late points, and windows folded again from the store.
 //! * `read`: series from heads, store and peers.
 //! * `quotas`: limits on the metrics below a directory, and how much of them is used.
@@ -23,6 +23,7 @@ pub mod bench;
 mod bytes;
 mod change;
 mod checkpoint;
+mod command;
 pub mod config;
 mod copy;
 mod create;

@@ -178,8 +178,9 @@ impl Ceiling {
         if self.full {
             let text = format!(
                 "there is no memory for more metrics: {used} of {max} (engine.memory_max) are in use, and the rest is \
-                 reserved for points of existing metrics, caches and requests; points of new metrics are refused \
-                 (memory_limited), known metrics go on; raise engine.memory_max or send fewer metrics"
+                 reserved for points of existing metrics, caches and requests; points of new metrics are \
+                 refused (memory_limited), known metrics continue; raise engine.memory_max or send fewer \
+                 metrics"
             );
             self.conditions.begin(FULL, text);
         } else {
@@ -187,7 +188,8 @@ impl Ceiling {
         }
         if self.paused {
             let text = format!(
-                "the process takes {used} and may take {max} (engine.memory_max): reading from senders pauses until \
+                "the process uses {used} of memory and may use {max} (engine.memory_max): reading from \
+                 senders pauses until \
                  queued points are applied; raise engine.memory_max if this happens often"
             );
             self.conditions.begin(PAUSED, text);

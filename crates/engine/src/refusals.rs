@@ -42,14 +42,14 @@ impl Refusals {
                 Reject::Future,
                 format!(
                     "points are refused (future): their timestamps are more than {} (engine.future_max) ahead of now; \
-                     set the clocks of their senders and of this machine right",
+                     correct the clocks of their senders and of this machine",
                     config.future_max
                 ),
             ),
             (
                 Reject::FutureFull,
-                "points are refused (future_full): too many points ahead of now are pending; set the clocks of \
-                 their senders and of this machine right, or lower engine.future_max"
+                "points are refused (future_full): too many points ahead of now are pending; correct the \
+                 clocks of their senders and of this machine, or lower engine.future_max"
                     .to_owned(),
             ),
         ];
@@ -89,12 +89,13 @@ fn create_text(limit: CreateLimit) -> String {
     match limit {
         CreateLimit::None => {
             "points of new metrics are refused (create_limited): engine.max_creates_per_minute is \
-                              \"none\", so no metric is created; change it if they are wanted"
+             \"none\", so no metric is created; change this setting if the new metrics are \
+             wanted"
                 .to_owned()
         }
         CreateLimit::PerMinute(number) => format!(
-            "points of new metrics are refused (create_limited): more than {number} metrics a minute are new; \
-             raise engine.max_creates_per_minute if they are wanted"
+            "points of new metrics are refused (create_limited): more than {number} metrics a minute are \
+             new; raise engine.max_creates_per_minute if the new metrics are wanted"
         ),
     }
 }

@@ -118,7 +118,8 @@ impl Stats {
             stored: counter("stored_points_total", "slots in committed flushes"),
             replaced: counter(
                 "replaced_points_total",
-                "points that replaced a slot, or whose stage was gone before they were stored",
+                "points that replaced the value of a slot, or whose stage was removed before they were \
+                 stored",
             ),
             rejected: rejected.collect(),
             held: gauge("held_points", "points in heads, queues and lists"),
@@ -148,10 +149,10 @@ impl Stats {
             ),
             flush_all_left: gauge(
                 "flush_all_left",
-                "metrics that a flush of everything, on request or at a stop, has still to write",
+                "metrics that a full flush, on request or at a stop, still has to write",
             ),
             head_bytes: gauge("head_bytes", "bytes of heads, cells and tables"),
-            paused: gauge("paused", "1 while reading of points pauses"),
+            paused: gauge("paused", "1 while reading from senders pauses"),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::bytes::{take, take_u32, take_u64};
+use crate::bytes::{data_len, take, take_u32, take_u64};
 use crate::check::Mended;
 use crate::repair::{PAGE, free_name, whole_or_none};
 
@@ -49,7 +49,8 @@ impl TakenOut {
         let rows: u64 = self.gaps.iter().map(|gap| gap.rows).sum();
         let bytes: usize = self.gaps.iter().map(|gap| gap.to - gap.from).sum();
         let text = format!(
-            "{} damaged places of this log, the first at byte {}, were taken out: about {rows} rows ({bytes} bytes) are \
+            "{} damaged places of this log, the first at byte {}, were removed: about {rows} rows ({bytes} \
+             bytes) are \
              lost unless the journal still has them. {} is a copy of the whole log, which may be removed",
             self.gaps.len(),
             self.gaps.first().map_or(0, |gap| gap.from),
@@ -96,7 +97,7 @@ pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option
 /// If the file cannot be read or cut.
 pub(crate) fn cut_unfinished(file: &Path) -> io::Result<()> {
     let bytes = fs::read(file)?;
-    let data_end = data_end(&bytes);
+    let data_end = data_len(&bytes);
     let mut at = 0;
     while let Some((len, _)) = batch(&bytes[at..]) {
         at += len;
@@ -107,11 +108,6 @@ pub(crate) fn cut_unfinished(file: &Path) -> io::Result<()> {
     let file = fs::File::options().write(true).open(file)?;
     file.set_len(at as u64)?;
     file.sync_all()
-}
-
-/// The offset at which the data ends and zeros begin. fjall allocates logs in advance.
-fn data_end(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
@@ -125,7 +121,8 @@ fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut at = 0;
-    let data_end = data_end(bytes);
+    // Zeros follow the data, because fjall allocates logs in advance.
+    let data_end = data_len(bytes);
     let mut last = 0;
     while at < data_end {
         let gap = |to| Gap { from: at, to, rows: rows(&bytes[at..to]) };

@@ -9,16 +9,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::HostError;
+use crate::error::{HostError, REPAIR};
 use crate::log::{log_number, logs};
-use crate::manifest::{self, Current};
+use crate::manifest::{self, Current, keyspaces};
 
 /// What fjall writes into `version`.
 const VERSION: &[u8] = b"FJL\x03";
-
-/// The advice at the end of the message about a refused database.
-pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from a backup, or run `plumbago repair store --dry-run`, which shows \
-     what can be saved and what is lost";
 
 /// A file that was damaged or missing and was written again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,18 +52,6 @@ pub(crate) fn check(dir: &Path) -> Result<Vec<Mended>, HostError> {
     Ok(mended)
 }
 
-/// The directories of the keyspaces, sorted.
-pub(crate) fn keyspaces(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(dir.join("keyspaces")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.retain(|path| path.is_dir());
-    paths.sort();
-    Ok(paths)
-}
-
 /// Whether the file differs from what version 3 of fjall writes. Our format file allows no other version of fjall.
 pub(crate) fn is_version_damaged(path: &Path) -> bool {
     !fs::read(path).is_ok_and(|bytes| bytes == VERSION)
@@ -75,7 +59,9 @@ pub(crate) fn is_version_damaged(path: &Path) -> bool {
 
 fn check_logs(dir: &Path) -> Result<(), HostError> {
     match missing_log(dir).map_err(|error| failed(dir, error))? {
-        Some(log) => Err(corrupt(log, "this log is missing, with all rows that were not in tables yet")),
+        Some(log) => {
+            Err(corrupt(log, "this log is missing, and with it all rows that were not in tables yet"))
+        }
         None => Ok(()),
     }
 }

@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::check::keyspaces;
-use crate::manifest::{self, Current};
+use crate::manifest::{self, Current, keyspaces};
 
 /// The first damaged file of the database in `dir`, as a clause for a message; `None` if all checksums match.
 pub(crate) fn find(dir: &Path) -> Option<String> {

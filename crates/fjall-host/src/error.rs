@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use fjall::{Error, LsmError};
 
+/// The advice at the end of the text of a refusal.
+pub(crate) const REPAIR: &str = "Nothing was changed. Restore the directory from a backup, or run `plumbago repair store --dry-run`, which shows \
+     what can be saved and what is lost";
+
 /// A database that could not be opened, repaired, written or synced.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -38,7 +42,7 @@ pub enum HostError {
     /// Acknowledged commits were missing after the database was reopened. Only a restart replays them from
     /// the journal.
     #[error(
-        "{} lost acknowledged writes when its disk failed, and takes no more: restart plumbago, which \
+        "{} lost acknowledged writes when its disk failed, and accepts no more: restart plumbago, which \
          restores them from the journal",
         path.display()
     )]
@@ -178,7 +182,7 @@ impl HostError {
                     reason: format!(
                         "{}. {}",
                         crate::diagnosis::find(dir).unwrap_or_else(|| text(&error)),
-                        crate::check::REPAIR
+                        REPAIR
                     ),
                     path,
                 },

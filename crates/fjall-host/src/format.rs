@@ -25,11 +25,17 @@ pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
     let version = text.strip_prefix(name).and_then(|rest| rest.trim_start().parse::<u32>().ok());
     match version {
         Some(VERSION) => Ok(()),
-        Some(_) => Err(HostError::Format { path, found: format!("{text:?}, not \"{name} {VERSION}\"") }),
+        Some(_) => {
+            let found = format!(
+                "{text:?}; it reads version {VERSION}. Start the version of Plumbago that wrote the directory. If that is this \
+                 one, the file is damaged: restore it from a backup or write the line \"{name} {VERSION}\" into it"
+            );
+            Err(HostError::Format { path, found })
+        }
         None => {
             let reason = format!(
                 "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
-                 write the line \"{name} {VERSION}\" into it; nothing else was touched"
+                 write the line \"{name} {VERSION}\" into it; nothing was changed"
             );
             Err(HostError::Corrupt { path, reason })
         }

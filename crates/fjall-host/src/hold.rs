@@ -19,8 +19,8 @@ use std::time::Duration;
 use fjall::{Database, PersistMode};
 
 use crate::HostError;
-use crate::check::keyspaces;
 use crate::log::{end_of_data, log_number, logs};
+use crate::manifest::keyspaces;
 use crate::manifest::{self, Current};
 
 /// How often holding is tried again when fjall has removed a file before it was linked.

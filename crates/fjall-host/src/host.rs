@@ -80,7 +80,7 @@ impl<T: Contents> Host<T> {
                 "times the database was opened again, mostly after a failure",
             ),
             torn_logs: counter("torn_tails_total", "log files cut at a hole that a power cut had left"),
-            healthy: registry.gauge(&format!("{prefix}_healthy"), "1 while the database takes writes", &[]),
+            healthy: registry.gauge(&format!("{prefix}_healthy"), "1 while the database accepts writes", &[]),
         };
         metrics.healthy.set(1.0);
         Self {
@@ -143,7 +143,7 @@ impl<T: Contents> Host<T> {
     pub fn write_failed(&self, reason: &dyn std::fmt::Display) {
         if !self.broken.swap(true, Ordering::AcqRel) {
             self.set_trouble(format!(
-                "writing to {} failed, no more is written until it works again: {reason}",
+                "writing to {} failed; nothing more is written until it works again: {reason}",
                 self.dir().display()
             ));
             tracing::error!(dir = %self.dir().display(), %reason, "a write failed; the database refuses writes until it is reopened");
@@ -218,7 +218,7 @@ impl<T: Contents> Host<T> {
         if slot.is_some()
             && let Err(error) = probe(self.dir())
         {
-            let reason = format!("{} does not take synced writes: {error}", self.dir().display());
+            let reason = format!("{} does not accept synced writes: {error}", self.dir().display());
             self.set_trouble(reason);
             return Err(self.refusal());
         }

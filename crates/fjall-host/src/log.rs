@@ -11,6 +11,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::bytes::data_len;
+
 const CHUNK: usize = 64 << 10;
 
 /// The log files in `dir`, oldest first.
@@ -83,8 +85,9 @@ pub(crate) fn end_of_data(path: &Path) -> io::Result<u64> {
         let start = end.saturating_sub(CHUNK as u64);
         let part = &mut chunk[..(end - start) as usize];
         file.read_exact_at(part, start)?;
-        if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
-            return Ok(start + last as u64 + 1);
+        let len = data_len(part);
+        if len > 0 {
+            return Ok(start + len as u64);
         }
         end = start;
     }

@@ -15,6 +15,18 @@ const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
 const TRAILER_BYTES: usize = 38;
 
+/// The directories of the keyspaces, sorted.
+pub(crate) fn keyspaces(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir.join("keyspaces")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| path.is_dir());
+    paths.sort();
+    Ok(paths)
+}
+
 /// A table that a manifest lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableEntry {

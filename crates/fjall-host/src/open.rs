@@ -7,7 +7,8 @@ use fjall::config::{CompressionPolicy, FilterPolicy};
 use fjall::{CompressionType, Database, KeyspaceCreateOptions};
 
 use crate::batches::{TakenOut, cut_unfinished, take_out_damage};
-use crate::check::{self, Mended, REPAIR};
+use crate::check::{self, Mended};
+use crate::error::REPAIR;
 use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
 use crate::{HostError, deletion, diagnosis, format};
@@ -103,14 +104,14 @@ fn finish_deletions(dir: &Path) -> Result<(), HostError> {
 /// database meanwhile, because another process could be writing to it.
 fn write_logs_anew(dir: &Path, found: &mut Vec<Mended>) -> Result<(), HostError> {
     let _lock = lock_database(dir)?;
-    let failed = |cause| HostError::io(dir, "write anew the newest log of", cause);
+    let failed = |cause| HostError::io(dir, "rewrite the newest log of", cause);
     let logs = match log::logs(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         logs => logs.map_err(failed)?,
     };
     for path in &logs {
         let is_newest = logs.last() == Some(path);
-        let damaged = |cause| HostError::io(path, "take the damaged places out of", cause);
+        let damaged = |cause| HostError::io(path, "remove the damaged places from", cause);
         found.extend(take_out_damage(path, is_newest).map_err(damaged)?.map(TakenOut::describe));
     }
     log::write_anew(dir).map_err(failed)
@@ -167,6 +168,7 @@ pub fn damaged_file(dir: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 
@@ -188,7 +190,6 @@ mod tests {
         let before = log::end_of_data(&newest()).unwrap() as usize;
         rows.insert("b", [8; 40]).unwrap();
         opened.persist(fjall::PersistMode::SyncAll).unwrap();
-        let bytes = fs::read(newest()).unwrap();
         let end = log::end_of_data(&newest()).unwrap() as usize;
         assert!(before < end);
         let copied = place.path().join("killed");
@@ -196,9 +197,11 @@ mod tests {
             let _ = fs::remove_dir_all(&copied);
             let status = std::process::Command::new("cp").arg("-r").arg(&dir).arg(&copied).status().unwrap();
             assert!(status.success());
-            let mut torn = bytes.clone();
-            torn[cut..].fill(0);
-            fs::write(copied.join(newest().file_name().unwrap()), torn).unwrap();
+            let torn = copied.join(newest().file_name().unwrap());
+            let torn = fs::File::options().write(true).open(torn).unwrap();
+            torn.write_all_at(&vec![0; end - cut], cut as u64).unwrap();
+            // Of the zeros that fjall allocates in advance, a megabyte is left. All 64 take long to read, each time.
+            torn.set_len(end as u64 + (1 << 20)).unwrap();
             let again = open(&settings(&copied)).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
             let rows = again.database.keyspace("rows", KeyspaceCreateOptions::default).unwrap();
             assert!(rows.get("a").unwrap().is_some() && rows.get("b").unwrap().is_none(), "cut at {cut}");

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use lsm_tree::{Cache, Checksum, Table};
 
 use crate::HostError;
-use crate::check::{self, keyspaces, missing_log};
-use crate::manifest::{self, Current, TableEntry};
+use crate::check::{self, missing_log};
+use crate::manifest::{self, Current, TableEntry, keyspaces};
 use crate::repair::lock_database;
 
 /// The name of an empty file in the directory of a database. It means that tables were removed, and that the
@@ -84,12 +84,9 @@ fn rescue_keyspace(dir: &Path, keyspace: &Path, dry_run: bool, all: bool) -> io:
             let text = if opens {
                 "it is damaged, and a start skips the damaged rows in it".to_owned()
             } else if path.exists() {
-                format!(
-                    "it is damaged and is taken out: it is moved to {}, and its rows are lost",
-                    kept(dir).display()
-                )
+                format!("it is damaged: it is moved to {}, and its rows are lost", kept(dir).display())
             } else {
-                "it is missing: it is taken off the list of tables, and its rows are lost".to_owned()
+                "it is missing: it is removed from the list of tables, and its rows are lost".to_owned()
             };
             steps.push(RescueStep { path, text, changes: !opens });
             if !opens {
@@ -101,7 +98,8 @@ fn rescue_keyspace(dir: &Path, keyspace: &Path, dry_run: bool, all: bool) -> io:
         let is_meta = keyspace.ends_with("0");
         if is_meta {
             return Err(io::Error::other(format!(
-                "{} lists all keyspaces and cannot be done without; restore the directory from a backup",
+                "{} lists all keyspaces, and the store cannot be opened without it; restore the directory \
+                 from a backup",
                 keyspace.display()
             )));
         }
@@ -120,7 +118,7 @@ fn mend_current(dir: &Path, keyspace: &Path, path: PathBuf, dry_run: bool) -> io
     }
     let step = |text: String, changes| Ok(vec![RescueStep { path: path.clone(), text, changes }]);
     let Some(template) = template(dir).filter(|_| !keyspace.ends_with("0")) else {
-        return step("it is missing or damaged, and only a backup helps".to_owned(), false);
+        return step("it is missing or damaged, and only a backup can replace it".to_owned(), false);
     };
     if let Some(version) = manifest::newest_sound(keyspace)?
         && manifest::is_consistent(&fs::read(keyspace.join(format!("v{version}")))?, &template)

@@ -39,11 +39,11 @@ impl Address {
         let (is_tls, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
-            _ => return Err(format!("{url:?} is no address like http://graphite.example:8080")),
+            _ => return Err(format!("{url:?} is not an address like http://graphite.example:8080")),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
-            return Err("the address has a user; name it apart".to_owned());
+            return Err("the address contains a user; give the user with the option --user".to_owned());
         }
         if let Some(found) = path.chars().find(|c| "?#".contains(*c) || c.is_whitespace() || c.is_control()) {
             return Err(format!("the path of {url:?} has {found:?}; name the address without a query"));
@@ -62,7 +62,7 @@ impl Address {
         let port = match port {
             None if is_tls => 443,
             None => 80,
-            Some(port) => port.parse().map_err(|_| format!("{port:?} in {url:?} is no port"))?,
+            Some(port) => port.parse().map_err(|_| format!("{port:?} in {url:?} is not a port"))?,
         };
         let path = path.trim_end_matches('/');
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };

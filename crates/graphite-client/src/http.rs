@@ -213,7 +213,7 @@ impl Server {
     }
 
     fn away(&self, why: &str) -> Failed {
-        let text = format!("{} cannot be asked: {why}", self.address.authority());
+        let text = format!("cannot send a request to {}: {why}", self.address.authority());
         Failed { error: SourceError::Away(text), tries: TRIES, pause: None }
     }
 

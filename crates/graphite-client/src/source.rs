@@ -93,7 +93,7 @@ impl GraphiteSource for Graphite {
                 _ => return answers::series(&answer.body).map_err(|why| unreadable("/render", why)),
             }
         }
-        Err(SourceError::Refused("/render: no format that both sides know".to_owned()))
+        Err(SourceError::Refused("/render: the server has no format that this program can read".to_owned()))
     }
 
     async fn events(&self, from: i64, until: i64) -> Result<Vec<SourceEvent>, SourceError> {

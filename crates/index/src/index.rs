@@ -5,10 +5,11 @@ use std::fmt::{self, Debug};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use plumbago_model::glob::{GlobError, Path, Pattern, has_glob};
+use plumbago_model::glob::{Path, Pattern, has_glob};
 use plumbago_model::name::sanitize;
 use plumbago_telemetry::Registry;
 
+use crate::found::{FindError, FindLimits, Node, NodeRef};
 use crate::metrics::Metrics;
 use crate::tags::Tags;
 use crate::trie::Trie;
@@ -35,59 +36,6 @@ impl Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Index").field("len", &self.len()).finish_non_exhaustive()
     }
-}
-
-/// A metric, a directory, or both.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    /// The full path.
-    pub path: String,
-    /// Whether there is a metric with this name.
-    pub leaf: bool,
-    /// Whether there are metrics below this path.
-    pub branch: bool,
-}
-
-/// A borrowed [`Node`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodeRef<'a> {
-    /// The full path.
-    pub path: &'a str,
-    /// Whether there is a metric with this name.
-    pub leaf: bool,
-    /// Whether there are metrics below this path.
-    pub branch: bool,
-}
-
-/// The limits of a search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FindLimits {
-    /// Maximum number of results.
-    pub results_max: usize,
-    /// Maximum number of nodes visited. Long comparisons count as additional nodes.
-    pub visited_max: usize,
-}
-
-impl Default for FindLimits {
-    fn default() -> Self {
-        Self { results_max: 1_000_000, visited_max: 50_000_000 }
-    }
-}
-
-/// Why a search failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum FindError {
-    /// The pattern is too large to be compiled.
-    #[error(transparent)]
-    Pattern(#[from] GlobError),
-    /// There are more results than [`FindLimits::results_max`].
-    #[error("more than {0} metrics match (limit of results); narrow the pattern")]
-    TooManyResults(usize),
-    /// The search would visit more nodes than [`FindLimits::visited_max`].
-    #[error(
-        "the search would visit more than {0} nodes of the index (limit of visited nodes); narrow the pattern"
-    )]
-    TooManyVisits(usize),
 }
 
 impl Index {

@@ -11,6 +11,7 @@ mod best;
 mod biggest;
 mod children;
 mod components;
+mod found;
 pub mod fuzzing;
 mod index;
 mod known;
@@ -30,7 +31,8 @@ mod walk;
 mod words;
 
 pub use biggest::{BiggestTags, TagSize};
-pub use index::{FindError, FindLimits, Index, Node, NodeRef};
+pub use found::{FindError, FindLimits, Node, NodeRef};
+pub use index::Index;
 pub use search::{Listed, Listing, Matches};
 pub use tags::complete::{TagFilter, TagText};
 pub use tags::expression::{TagError, TagExpression};

@@ -26,7 +26,7 @@ impl Metrics {
             registry.counter("plumbago_index_finds_refused_total", help, &[("reason", reason)])
         };
         Self {
-            names: gauge("plumbago_index_names", "metrics in the index, tagged ones not counted"),
+            names: gauge("plumbago_index_names", "metrics in the index, without tagged series"),
             tagged: gauge("plumbago_index_tagged", "tagged series in the index"),
             directories: gauge("plumbago_index_directories", "directories in the index"),
             components: gauge("plumbago_index_components", "different components in the index"),
@@ -36,7 +36,10 @@ impl Metrics {
             refused_pattern: refused("pattern"),
             refused_results: refused("results"),
             refused_visits: refused("visits"),
-            refused_names: counter("plumbago_index_names_refused_total", "texts that are no metric names"),
+            refused_names: counter(
+                "plumbago_index_names_refused_total",
+                "strings refused because they are not metric names",
+            ),
         }
     }
 }

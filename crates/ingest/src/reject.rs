@@ -19,7 +19,7 @@ pub enum Reject {
     Value,
     /// The timestamp is not a number, not finite, or negative. The exception is −1, which means now.
     Timestamp,
-    /// The timestamp lies beyond the year 2106. Usually it is in milliseconds.
+    /// The timestamp is after the year 2106. Usually it is in milliseconds.
     Future,
     /// The value is NaN, which senders use for "unknown". Carbon drops it silently.
     Nan,

@@ -147,7 +147,7 @@ impl LossCounters {
             ),
             with_ttl: counter(
                 "plumbago_ingest_ignored_ttl_total",
-                "points that came with a time to live, which the storage rules decide here",
+                "points with a time to live, which is ignored: the storage rules decide",
             ),
             rounded: counter(
                 "plumbago_ingest_rounded_integers_total",

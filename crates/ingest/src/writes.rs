@@ -30,10 +30,10 @@ pub struct Writes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Too many requests are waiting for the engine.
-    #[error("too many points are waiting to be taken; send them again later")]
+    #[error("too many points are waiting; send these points again later")]
     Busy,
     /// The process is stopping, or the engine has failed.
-    #[error("no points are taken now; send them again later")]
+    #[error("no points are accepted now; send them again later")]
     Stopped,
 }
 

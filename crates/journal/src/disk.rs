@@ -31,7 +31,12 @@ pub(crate) trait Disk: Send + Sync + 'static {
         file.sync_data()
     }
 
-    /// Makes the creation and removal of files in a directory survive power loss.
+    /// Gives a file another name. A file that has this name is replaced.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    /// Makes the creation, renaming and removal of files in a directory survive power loss.
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir)?.sync_all()
     }

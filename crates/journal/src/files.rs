@@ -63,7 +63,12 @@ impl LogFile {
         Self { path, file, end: 0, synced: 0, allocated: 0, first_sequence: u64::MAX, is_linked: false }
     }
 
-    /// Whether power loss could destroy some of its data.
+    /// The state of a file that an earlier process closed and synced. All of it is frames.
+    pub(crate) fn closed(path: PathBuf, end: u64, first_sequence: u64) -> Self {
+        Self { path, file: None, end, synced: end, allocated: end, first_sequence, is_linked: true }
+    }
+
+    /// True while power loss could destroy some of its data.
     pub(crate) fn is_unsynced(&self) -> bool {
         self.synced < self.end || (self.end > 0 && !self.is_linked)
     }

@@ -28,7 +28,7 @@ pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalErro
         .ok_or_else(|| JournalError::Corrupt {
             reason: format!(
                 "it says {text:?}. If the directory is of this version of Plumbago, restore the file from a backup or \
-                 write the line \"{name} 2\" into it; nothing else was touched"
+                 write the line \"{name} 2\" into it; nothing was changed"
             ),
             path,
         })
@@ -38,7 +38,10 @@ pub(crate) fn version(dir: &Path, name: &str) -> Result<Option<u32>, JournalErro
 pub(crate) fn unknown(dir: &Path, name: &str, found: u32, known: u32) -> JournalError {
     JournalError::Format {
         path: dir.join(FILE),
-        found: format!("\"{name} {found}\", and the newest known is {known}"),
+        found: format!(
+            "\"{name} {found}\"; it reads at most version {known}. Start the version of Plumbago that wrote the directory. \
+             If that is this one, the file is damaged: restore it from a backup or write the line \"{name} {known}\" into it"
+        ),
     }
 }
 

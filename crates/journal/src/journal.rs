@@ -22,7 +22,8 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal in `dir`, or creates it. Cuts unfinished writes off the ends of files, converts a
-    /// directory of format 1, and syncs all files.
+    /// directory of format 1, and syncs all files. After a [`Journal::close`] it reads no log file, only their names and
+    /// lengths: damage is found by what reads the records.
     ///
     /// # Errors
     ///
@@ -139,8 +140,8 @@ impl Journal {
         self.shared.trouble()
     }
 
-    /// Syncs, closes all files and releases the directory's lock. Writers that still exist get `Closed` from
-    /// then on.
+    /// Syncs, closes all files, notes for the next open that this went well, and releases the directory's lock. Writers
+    /// that still exist get `Closed` from then on.
     ///
     /// # Errors
     ///

@@ -23,6 +23,8 @@ pub(crate) struct Log {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) files: BTreeMap<FileId, LogFile>,
     pub(crate) state: State,
+    /// True while the directory has the note of the last close.
+    pub(crate) is_noted: bool,
     /// The first live segment. Frames for older segments go to it.
     live_from: u32,
     max_bytes: Option<u64>,
@@ -61,6 +63,7 @@ impl Log {
             disk,
             files: BTreeMap::new(),
             state: State::Open,
+            is_noted: false,
             live_from: 0,
             max_bytes: config.max_bytes,
             min_free_bytes: config.min_free_bytes,
@@ -138,6 +141,9 @@ impl Log {
 
     /// Creates the next file of a segment.
     pub(crate) fn begin_file(&mut self, segment: u32) -> Result<FileId, JournalError> {
+        let forgotten = self.forget_close();
+        forgotten
+            .map_err(|error| unavailable(format!("removing the note of the last close failed: {error}")))?;
         let last = self.newest_of(segment).map_or(0, |(id, _)| id.part);
         let id = FileId { segment, part: last + 1 };
         let path = self.dir.join(id.name());
@@ -206,9 +212,17 @@ impl Log {
 
     /// Takes the files of all segments before `segment` out of the log, to be passed to [`remove_files`].
     /// From then on, frames for these segments go to `segment`.
+    ///
+    /// # Errors
+    ///
+    /// `Closed` after [`Log::close`], `Failed` if the note of the last close cannot be removed.
     pub(crate) fn take_before(&mut self, segment: u32) -> Result<BTreeMap<FileId, LogFile>, JournalError> {
         if matches!(self.state, State::Closed) {
             return Err(JournalError::Closed);
+        }
+        if self.files.keys().next().is_some_and(|id| id.segment < segment) {
+            let forgotten = self.forget_close();
+            forgotten.map_err(|error| JournalError::failed("remove the note of the last close", error))?;
         }
         self.live_from = self.live_from.max(segment);
         let kept = self.files.split_off(&FileId { segment, part: 0 });

@@ -1,4 +1,5 @@
-//! Opens the log: checks the files of the last process, cuts off unfinished writes, and syncs the rest.
+//! Opens the log: checks the files of the last process, cuts off unfinished writes, and syncs the rest. After a clean
+//! close it compares names and lengths instead.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,7 +11,7 @@ use crate::files::{self, FileId, LogFile};
 use crate::frame::RECORDS_MAX;
 use crate::log::{Log, State};
 use crate::scan::{Damage, Scan, scan};
-use crate::{Config, JournalError, format, legacy, listed};
+use crate::{Config, JournalError, closed, format, legacy, listed};
 
 /// The version of the format. Version 1 was a fjall database.
 const VERSION: u32 = 2;
@@ -58,8 +59,10 @@ pub(crate) fn open(dir: &Path, config: &Config, disk: Arc<dyn Disk>) -> Result<O
         damaged_tails: Vec::new(),
         missing: Vec::new(),
     };
-    opened.find_files()?;
-    opened.make_durable()?;
+    if !opened.take_closed()? {
+        opened.find_files()?;
+        opened.make_durable()?;
+    }
     opened.log.write_list();
     Ok(opened)
 }
@@ -103,6 +106,39 @@ fn list(dir: &Path) -> Result<Vec<FileId>, JournalError> {
 }
 
 impl Opened {
+    /// Takes the files as the note of the last close has them, without reading them. False if there is no note that
+    /// fits. Such a note is removed first, because the files may be changed now.
+    fn take_closed(&mut self) -> Result<bool, JournalError> {
+        let dir = &self.log.dir;
+        match closed::read(dir) {
+            Ok(None) => Ok(false),
+            Ok(Some(noted)) => {
+                tracing::debug!(
+                    dir = %dir.display(),
+                    files = noted.files.len(),
+                    "the journal was closed cleanly, so its files are not read"
+                );
+                self.last_sequence = noted.last_sequence;
+                for (id, file) in noted.files {
+                    let path = self.log.dir.join(id.name());
+                    self.log.files.insert(id, LogFile::closed(path, file.end, file.first_sequence));
+                }
+                self.log.is_noted = true;
+                Ok(true)
+            }
+            Err(why) => {
+                tracing::info!(
+                    dir = %dir.display(), %why,
+                    "the note of the last clean close does not match the files of the journal, so the start \
+                     reads them"
+                );
+                let removed = closed::remove(&*self.log.disk, dir);
+                removed.map_err(|error| failed("remove the note of the last close from", dir, error))?;
+                Ok(false)
+            }
+        }
+    }
+
     fn find_files(&mut self) -> Result<(), JournalError> {
         // Power loss can leave a hole only in the newest file that has content.
         let mut is_newest = true;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::FileId;
+use crate::files::{FileId, LogFile};
 use crate::frame::visit_frame;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -32,7 +32,13 @@ pub struct ReplayReport {
 /// The files to replay.
 pub(crate) fn sources(log: &Log) -> Vec<Source> {
     let files = log.files.iter().filter(|(_, file)| file.end > 0);
-    files.map(|(id, file)| Source { first: file.first_sequence, id: *id, path: file.path.clone() }).collect()
+    let source = |(id, file): (&FileId, &LogFile)| Source {
+        first: file.first_sequence,
+        id: *id,
+        path: file.path.clone(),
+        end: file.end,
+    };
+    files.map(source).collect()
 }
 
 /// A file to replay.
@@ -42,6 +48,8 @@ pub(crate) struct Source {
     first: u64,
     id: FileId,
     path: PathBuf,
+    /// Byte offset at which its frames end.
+    end: u64,
 }
 
 /// Visits all records of these files in the order of their sequence numbers. The numbers in different files
@@ -115,7 +123,10 @@ impl<'a> Cursor<'a> {
     ) -> Result<Self, JournalError> {
         let segment = source.id.segment;
         let read = || Ok((scan(file, segment, 0)?, FrameReader::new(file, segment)?));
-        let (found, reader) = read().map_err(|error| failed(&source.path, error))?;
+        let (mut found, reader) = read().map_err(|error| failed(&source.path, error))?;
+        // An open after a clean close has not looked at the end.
+        let at_end = found.damage_before(source.end);
+        found.damage.extend(at_end);
         let mut cursor = Self { source, reader, frames: found.frames };
         // Several writers append to one file, so its frames are not in order.
         cursor.frames.sort_by_key(|frame| Reverse(frame.first_sequence));

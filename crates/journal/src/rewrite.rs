@@ -20,7 +20,9 @@ impl Log {
         let ids = unsynced.iter().map(|file| file.id);
         match &mut self.state {
             State::Open => {
-                let reason = format!("a sync failed ({error}); what it covered is being written again");
+                let reason = format!(
+                    "a sync failed ({error}); the data since the last good sync is being written again"
+                );
                 self.state = State::SyncFailed { files: ids.collect(), reason };
             }
             State::SyncFailed { files, .. } => {
@@ -129,7 +131,7 @@ impl Log {
 
     /// Removes a file without frames. If that fails, the file stays in the list, so that its name is not used
     /// again.
-    fn remove(&mut self, id: FileId) {
+    pub(crate) fn remove(&mut self, id: FileId) {
         let Some(file) = self.files.get_mut(&id) else { return };
         match fs::remove_file(&file.path) {
             Ok(()) => {

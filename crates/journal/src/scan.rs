@@ -47,6 +47,15 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// The damage at the end of a file whose frames ended at `end` when it was closed. `None` if the end is sound.
+    pub(crate) fn damage_before(&self, end: u64) -> Option<Damage> {
+        if self.end >= end {
+            return None;
+        }
+        let points = (end - self.end) / frame::POINT_BYTES as u64;
+        Some(self.damaged_tail.unwrap_or(Damage { from: self.end, to: end, hole: false, points }))
+    }
+
     /// Ends the content at `at`, the start of damage. Everything after it becomes the tail.
     pub(crate) fn cut(&mut self, at: u64) {
         self.tail_bytes += self.end - at;

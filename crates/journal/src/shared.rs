@@ -254,8 +254,13 @@ impl Shared {
         }
     }
 
+    /// Closes all files, and notes that they were closed well if everything is synced.
     pub(crate) fn close(&self) {
-        lock(&self.log).close();
+        // Wait for a removal that has already begun.
+        let _guard = lock(&self.changes);
+        let mut log = lock(&self.log);
+        log.note_close(self.last_sequence());
+        log.close();
     }
 
     fn show(&self) {

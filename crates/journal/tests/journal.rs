@@ -246,7 +246,7 @@ fn it_syncs_in_the_background_as_told() {
     }
 }
 
-/// Random appends, writes, drops and restarts. The replay must always equal the expected records.
+/// Random appends, writes, drops and restarts, some of them after a clean close. The replay must always equal the expected records.
 #[test]
 fn any_history_replays_as_it_was() {
     for seed in 0..20 {
@@ -281,6 +281,10 @@ fn any_history_replays_as_it_was() {
                 }
             }
             expected.sort_by_key(|(_, seen)| seen.sequence());
+            drop(writers);
+            if rng.random_bool(0.5) {
+                journal.close().unwrap();
+            }
         }
     }
 }

@@ -43,7 +43,8 @@ impl JavaServer {
         let log = cache::new_log_in(&cache::area(launch.area)?, launch.area)?;
         let paths: Vec<_> = launch.class_path.iter().map(|path| path.to_string_lossy()).collect();
         let mut command = process::tied(&java::version("17")?);
-        command.args(launch.java).arg("-cp").arg(paths.join(":")).arg(launch.class).args(launch.arguments);
+        command.args(temporary(directory.path())?).args(launch.java);
+        command.arg("-cp").arg(paths.join(":")).arg(launch.class).args(launch.arguments);
         command.current_dir(directory.path()).process_group(0);
         process::log_to(&mut command, &log)?;
         Ok(Self { process: Tied::spawn(command)?, log, directory })
@@ -128,7 +129,18 @@ pub fn jars(area: &str, name: &str, pom: &str, profile: &str) -> Result<Vec<Path
     Ok(jars)
 }
 
-/// Finds free ports on loopback. Another process may take them before the server does.
+/// The arguments of Java that keep all of its temporary files below a directory. It does not remove them when it is
+/// killed.
+///
+/// # Errors
+///
+/// [`NodeError::Io`] if they have no place there.
+pub fn temporary(directory: &Path) -> Result<[String; 2], NodeError> {
+    let place = cache::make(directory.join("java-tmp"))?;
+    Ok([format!("-Djava.io.tmpdir={}", place.display()), "-XX:+PerfDisableSharedMem".to_owned()])
+}
+
+/// Free ports on loopback. Another process may take them before the server does.
 ///
 /// # Errors
 ///

@@ -104,7 +104,8 @@ fn make_tables(directory: &Path, home: &Path) -> Result<(), NodeError> {
     let class_path = [directory.to_owned(), home.join("tables"), home.join("hbase/*")];
     let paths: Vec<_> = class_path.iter().map(|path| path.to_string_lossy()).collect();
     let mut command = process::tied(&java::version("17")?);
-    command.args(JAVA).arg("-cp").arg(paths.join(":")).arg("Tables");
+    command.args(java_server::temporary(directory)?).args(JAVA);
+    command.arg("-cp").arg(paths.join(":")).arg("Tables");
     let ended = command.current_dir(directory).output();
     let ended = ended.map_err(NodeError::io("making OpenTSDB's tables"))?;
     if ended.status.success() {

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use plumbago_model::name::NAME_BYTES_MAX;
 
 use crate::names;
+use crate::number::Number;
 use crate::opentsdb::line::Lines;
-use crate::point::{Number, Reason, Tag};
+use crate::point::{Reason, Tag};
 
 /// Maximum number of types that are counted separately among values that are not kept.
 const KINDS_MAX: usize = 32;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::point::Number;
+use crate::number::Number;
 
 /// A JSON value without its members.
 #[derive(Debug, Default, Clone, PartialEq)]

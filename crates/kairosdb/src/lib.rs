@@ -14,6 +14,7 @@ pub mod history;
 mod json;
 pub mod kairos;
 pub mod names;
+mod number;
 pub mod opentsdb;
 pub mod point;
 mod statistics;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
 
+use crate::number::{Number, is_beyond_64_bits};
 use crate::{json, names};
 
 /// Maximum number of refusals of a body that are named in its answer. Further ones are only counted.
@@ -36,7 +37,7 @@ pub enum Reason {
     Tags,
     /// The timestamp is not a number, or negative.
     Timestamp,
-    /// The timestamp lies beyond the year 2106.
+    /// The timestamp is after the year 2106.
     Future,
     /// The value is text, or of a type that is not kept.
     Value,
@@ -247,50 +248,6 @@ pub(crate) struct Mark {
 /// A tag and its value.
 pub(crate) type Tag<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Every whole number up to this one is exactly representable as a double.
-const EXACT_MAX: u128 = 1 << 53;
-
-/// Whether a double of a body may be a whole number beyond 64 bits. Whole numbers of up to 64 bits are not
-/// read as doubles.
-pub(crate) fn is_beyond_64_bits(real: f64) -> bool {
-    real >= 18_446_744_073_709_551_616.0 || real <= -9_223_372_036_854_775_808.0
-}
-
-/// A number as it was sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number {
-    Whole(i128),
-    Real(f64),
-}
-
-impl Number {
-    /// The nearest double, and whether it differs from the number, as is possible for whole numbers beyond
-    /// 2⁵³.
-    #[inline]
-    pub(crate) fn to_double(self) -> (f64, bool) {
-        match self {
-            Self::Whole(whole) if whole.unsigned_abs() <= EXACT_MAX => (whole as i64 as f64, false),
-            Self::Whole(whole) => (whole as f64, (whole as f64) as i128 != whole),
-            Self::Real(real) => (real, false),
-        }
-    }
-
-    /// The number in a text. `None` for any other text, including "NaN" and "Infinity".
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
-            return None;
-        }
-        if let Ok(whole) = text.parse::<i64>() {
-            return Some(Self::Whole(whole.into()));
-        }
-        // Integers that no double can represent exactly are counted, including those of more than 64 bits.
-        if let Ok(whole) = text.parse::<i128>() {
-            return Some(Self::Whole(whole));
-        }
-        text.parse().ok().map(Self::Real)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,24 +268,5 @@ mod tests {
         assert_eq!(points.close_series(&long, &mut []), Err(Reason::NameTooLong));
         points.close_series("n", &mut []).unwrap();
         assert_eq!((points.name(1), points.series_len()), ("n", 2));
-    }
-
-    #[test]
-    fn numbers_in_texts() {
-        for (text, number) in [
-            ("3", Some(Number::Whole(3))),
-            ("-4.5", Some(Number::Real(-4.5))),
-            ("1e3", Some(Number::Real(1000.0))),
-            ("9223372036854775809", Some(Number::Whole(9_223_372_036_854_775_809))),
-            ("-18446744073709551617", Some(Number::Whole(-18_446_744_073_709_551_617))),
-            (".5", Some(Number::Real(0.5))),
-            ("NaN", None),
-            ("inf", None),
-            ("0x10", None),
-            ("", None),
-            ("-", None),
-        ] {
-            assert_eq!(Number::parse(text), number, "{text}");
-        }
     }
 }

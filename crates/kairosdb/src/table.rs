@@ -6,7 +6,8 @@
 use std::borrow::Cow;
 
 use crate::history::Entry;
-use crate::point::{Number, Reason};
+use crate::number::Number;
+use crate::point::Reason;
 
 /// The type of rows without a type in their key, which the oldest versions wrote.
 const LEGACY: &str = "kairos_legacy";

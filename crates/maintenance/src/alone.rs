@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
 
 use crate::skipped::unwritable;
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// Locks a file for a run of a verb, until the returned value is dropped.
 ///

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::join_all;
 
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// The number of first items that make a batch: at most `most` items, with a total size of at most `room`,
 /// but at least one item.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::alone;
 use crate::skipped::unwritable;
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// The list, and the file to which it is appended.
 pub(crate) struct DoneList {

@@ -1,43 +1,27 @@
 //! Adds the events of another Graphite server to those of this data directory.
 
-use std::fmt::Debug;
-
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::graphite::{SourceEvent, heard};
+use crate::graphite::heard;
+use crate::graphite_source::SourceServer;
 use crate::verb::{VerbError, Work};
-use crate::verbs::graphite::ImportEvents;
+
+pub use crate::event_keeper::{EventKeeper, EventsReport};
 
 /// The end of the range if none is given: 2100-01-01, because events may be ahead of now.
 const END: i64 = 4_102_444_800;
 
-/// Stores the events of a data directory.
-#[async_trait]
-pub trait EventKeeper: Send + Sync + Debug {
-    /// Adds the events that are not stored yet, in the order of time. Two events are the same if time, title,
-    /// text and tags are equal. Events for which there is no room are left out, the oldest first.
-    ///
-    /// # Errors
-    /// If events are switched off, or they cannot be written.
-    async fn add_missing(&self, events: Vec<SourceEvent>, dry_run: bool) -> Result<EventsReport, VerbError>;
-}
-
-/// The results of an import of events.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Adds the events of another Graphite server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct EventsReport {
-    /// Number of events of the server.
-    pub events: u64,
-    /// Number of events that were added; in a dry run, that would be added.
-    pub added: u64,
-    /// Number of events that were stored already, or occurred twice.
-    pub known: u64,
-    /// Number of events for which there is no room (`api.events_bytes`).
-    pub no_room: u64,
-    /// Number of events that are longer than an event may be.
-    pub too_long: u64,
-    /// Whether this was a dry run, which changes nothing.
+pub struct ImportEvents {
+    /// The server.
+    pub server: SourceServer,
+    /// Earlier events are left out; seconds since the epoch.
+    pub from: Option<i64>,
+    /// Later events are left out; seconds since the epoch.
+    pub until: Option<i64>,
+    /// Count what would be done and change nothing.
     pub dry_run: bool,
 }
 

@@ -10,8 +10,8 @@ use plumbago_whisper::write;
 use serde::{Deserialize, Serialize};
 
 use crate::rate::Rate;
+use crate::select::Which;
 use crate::verb::{VerbError, Work};
-use crate::verbs::whisper::ExportWhisper;
 
 /// Number of metrics that are read at a time.
 const METRICS: usize = 64;
@@ -19,6 +19,22 @@ const METRICS: usize = 64;
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
 /// Largest number of metrics in the report that were not written.
 const EXAMPLES_MAX: usize = 20;
+
+/// Writes metrics as whisper files.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExportWhisper {
+    /// The directory to write to, as an absolute path.
+    pub directory: PathBuf,
+    /// Which metrics.
+    pub which: Which,
+    /// Files that exist are replaced.
+    pub replace: bool,
+    /// The most metrics to write in a second; 0 for no limit.
+    pub rate: u32,
+    /// Count what would be written and write nothing.
+    pub dry_run: bool,
+}
 
 /// The results of an export so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +86,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         }
     };
     let Some(inside) = place_of(&history.name) else {
-        skip("its name is not one for a file: a component is \"..\" or has a slash");
+        skip("its name cannot be the name of a file: a component is \"..\" or has a slash");
         return Ok(());
     };
     let points: Vec<Vec<(u32, f64)>> = history.stages.iter().map(|stage| stage.points.clone()).collect();

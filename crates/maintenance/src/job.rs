@@ -16,8 +16,8 @@ use crate::checkpoint::Checkpoints;
 use crate::live::LiveMetrics;
 use crate::rate::Rate;
 use crate::report::Report;
+use crate::selection::Selection;
 use crate::stats::Stats;
-use crate::windows::Selection;
 
 /// The stores that jobs work on.
 #[derive(Debug, Clone)]

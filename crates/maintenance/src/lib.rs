@@ -54,17 +54,25 @@ pub mod windows;
 
 mod alone;
 mod batches;
+mod deletion;
 mod done_list;
 mod drive;
+mod event_keeper;
+mod graphite_source;
+mod histories;
 mod idle;
 mod jobs;
 mod pace;
 mod rate;
 mod report;
 mod run_error;
+mod selection;
 mod skipped;
+mod source_store;
 mod stats;
+mod tracker;
 mod turns;
+mod verb_error;
 
 pub use config::Config;
 pub use job::{Context, Job, JobError, Stores};

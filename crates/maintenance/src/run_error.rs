@@ -23,11 +23,12 @@ pub enum RunError {
         why: String,
     },
     /// Too many runs have not ended.
-    #[error("{OPEN_MAX} jobs run or wait; try again later, or cancel some")]
+    #[error("{OPEN_MAX} jobs are running or waiting, which is the limit; try again later, or cancel some")]
     TooMany,
     /// There is no run with this id.
     #[error(
-        "there is no job with the id {0:?}; it was of an earlier process, or others have taken its place"
+        "there is no job with the id {0:?}; it belonged to an earlier process, or newer jobs have replaced \
+         it in the list"
     )]
     UnknownId(String),
 }

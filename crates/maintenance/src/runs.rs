@@ -196,9 +196,9 @@ impl Runs {
                 tracing::info!(job = verb.name(), id, "a job was started on request");
                 // In a separate task, so that a panic ends the run and is reported.
                 let running = tokio::spawn(async move { verb.run(&work).await });
-                running
-                    .await
-                    .unwrap_or_else(|error| Err(VerbError::Failed(format!("the job broke off: {error}"))))
+                running.await.unwrap_or_else(|error| {
+                    Err(VerbError::Failed(format!("the job ended unexpectedly: {error}")))
+                })
             }
         };
         self.end(&id, result);

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// Number of names in one batch of [`MetricNames::find`].
 pub const NAMES_IN_BATCH: usize = 1000;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::counts::SkipCounts;
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// The list in a file, or no list.
 pub(crate) struct Skipped(Option<(PathBuf, BufWriter<File>)>);
@@ -74,7 +74,7 @@ pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verb::FailureKind;
+    use crate::verb_error::FailureKind;
 
     #[test]
     fn a_full_disk_is_said() {

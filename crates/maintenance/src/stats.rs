@@ -28,7 +28,7 @@ impl Stats {
                 "rows that a job looked at",
                 &labels,
             ),
-            runs: registry.counter("plumbago_maintenance_runs_total", "runs that came to the end", &labels),
+            runs: registry.counter("plumbago_maintenance_runs_total", "runs that completed", &labels),
             failures: registry.counter(
                 "plumbago_maintenance_failures_total",
                 "runs that ended early",
@@ -37,7 +37,7 @@ impl Stats {
             running: registry.gauge("plumbago_maintenance_running", "1 while the job runs", &labels),
             last_success: registry.gauge(
                 "plumbago_maintenance_last_success_seconds",
-                "when the job last came to the end, seconds since the epoch",
+                "when the job last completed, in seconds since the epoch",
                 &labels,
             ),
             seen: 0,
@@ -69,7 +69,7 @@ impl Stats {
             let labels = [("job", self.job.as_str()), ("kind", kind.as_str())];
             let earlier = before.done.get(kind).copied().unwrap_or(0);
             self.registry
-                .counter("plumbago_maintenance_done_total", "what jobs have changed", &labels)
+                .counter("plumbago_maintenance_done_total", "changes made by jobs", &labels)
                 .add(done - earlier);
         }
     }

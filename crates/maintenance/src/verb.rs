@@ -6,25 +6,27 @@
 //! and a file in the binary's `commands` (`docs/decisions/jobs.md`).
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use plumbago_store::{FetchError, KairosConnector, SeriesSource, StageSizes, StoreError};
+use plumbago_store::{KairosConnector, SeriesSource, StageSizes};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::{BackupError, DataFiles};
-use crate::events::EventKeeper;
-use crate::graphite::GraphiteConnector;
-use crate::import::Histories;
-use crate::job::{Context, JobError, Stores};
-use crate::other_store::StoreConnector;
+use crate::backup::DataFiles;
+use crate::event_keeper::EventKeeper;
+use crate::graphite_source::GraphiteConnector;
+use crate::histories::Histories;
+use crate::job::{Context, Stores};
 use crate::quotas::DirectoryQuotas;
 use crate::schedule::JobLease;
 use crate::select::MetricNames;
+use crate::source_store::StoreConnector;
+
+pub use crate::tracker::{Moment, Tracker};
+pub use crate::verb_error::{FailureKind, VerbError};
 
 /// A piece of work on the store with its parameters, which are the fields of the type.
 #[async_trait]
@@ -135,111 +137,6 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
     async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError>;
 }
 
-/// Why a verb did not finish.
-#[derive(Debug, thiserror::Error)]
-pub enum VerbError {
-    /// The parameters are not valid.
-    #[error("{0}")]
-    Invalid(String),
-    /// Another run is doing this work.
-    #[error(
-        "{0} is running already, in this process or another one; wait for its end and give the command again"
-    )]
-    Taken(String),
-    /// The run was cancelled.
-    #[error("cancelled; what was done until then stays. The same command continues with the rest")]
-    Cancelled,
-    /// A maintenance job failed.
-    #[error(transparent)]
-    Job(#[from] JobError),
-    /// The store failed.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
-    /// The store failed in the middle of an import. The same command continues with the rest.
-    #[error(
-        "{}. What was stored until then stays. Remove the cause and give the same command again: it continues",
-        with_causes(.0)
-    )]
-    Interrupted(StoreError),
-    /// The disk is full, so the files of an import cannot be written. The same command continues with the
-    /// rest.
-    #[error("the disk of {} is full: {why}. Make room and give the same command again: it continues", path.display())]
-    DiskFull {
-        /// The path of the file.
-        path: PathBuf,
-        /// How much space is missing.
-        why: String,
-    },
-    /// Points cannot be read.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// No metric is selected.
-    #[error("there is no such metric")]
-    NotFound,
-    /// A backup failed.
-    #[error(transparent)]
-    Backup(#[from] BackupError),
-    /// Something else failed.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// What a caller can do about an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
-    /// Use other parameters.
-    Invalid,
-    /// Repeat the command: nothing failed.
-    Cancelled,
-    /// Repair the store or wait for it, and repeat the command.
-    Store,
-    /// Select other metrics, because none match.
-    NotFound,
-    /// Check the files that the message names, because they are damaged or missing.
-    Data,
-    /// Read the message.
-    Failed,
-}
-
-impl VerbError {
-    /// The kind of the error.
-    pub fn kind(&self) -> FailureKind {
-        match self {
-            Self::Invalid(_) | Self::Job(JobError::Selection { .. }) => FailureKind::Invalid,
-            Self::Cancelled | Self::Job(JobError::Stopped { .. }) => FailureKind::Cancelled,
-            Self::Taken(_) | Self::Store(_) | Self::Interrupted(_) | Self::Fetch(_) | Self::Job(_) => {
-                FailureKind::Store
-            }
-            Self::DiskFull { .. } => FailureKind::Store,
-            Self::NotFound => FailureKind::NotFound,
-            Self::Backup(error) => match error {
-                BackupError::Invalid(_) => FailureKind::Invalid,
-                BackupError::Cancelled => FailureKind::Cancelled,
-                BackupError::Damaged(_) | BackupError::NotFound(_) => FailureKind::Data,
-                _ => FailureKind::Store,
-            },
-            Self::Failed(_) => FailureKind::Failed,
-        }
-    }
-
-    /// The text of the error with all its causes.
-    pub fn text(&self) -> String {
-        with_causes(self)
-    }
-}
-
-/// The text of an error with all its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// A verb without its type, for the list of jobs.
 #[async_trait]
 pub trait AnyVerb: Send + Sync {
@@ -269,71 +166,5 @@ impl<V: Verb> AnyVerb for V {
     async fn run(&self, work: &Work) -> Result<Value, VerbError> {
         let answer = Verb::run(self, work).await?;
         serde_json::to_value(answer).map_err(|error| VerbError::Failed(error.to_string()))
-    }
-}
-
-/// The progress of a run. Clones share the same progress.
-#[derive(Debug, Clone, Default)]
-pub struct Tracker(Arc<Mutex<Option<Phase>>>);
-
-#[derive(Debug)]
-struct Phase {
-    name: String,
-    done: u64,
-    total: Option<u64>,
-    note: String,
-    began: Instant,
-}
-
-/// The progress at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Moment {
-    /// The current phase of the job, as text.
-    pub phase: String,
-    /// How much of it is done.
-    pub done: u64,
-    /// The total amount of work; `None` if it is not known.
-    pub total: Option<u64>,
-    /// The average of `done` per second since the phase began.
-    pub rate: f64,
-    /// A remark on the progress, for people.
-    pub note: String,
-}
-
-impl Tracker {
-    /// Begins a phase with `total` items, if their number is known.
-    pub fn begin(&self, phase: &str, total: Option<u64>) {
-        let (done, note, began) = (0, String::new(), Instant::now());
-        *self.lock() = Some(Phase { name: phase.to_owned(), done, total, note, began });
-    }
-
-    /// Notes that this many more items are done.
-    pub fn add(&self, more: u64) {
-        if let Some(phase) = &mut *self.lock() {
-            phase.done += more;
-        }
-    }
-
-    /// Notes how many items are done, with a remark for people.
-    pub fn set(&self, done: u64, note: String) {
-        if let Some(phase) = &mut *self.lock() {
-            (phase.done, phase.note) = (done, note);
-        }
-    }
-
-    /// The present progress.
-    pub fn moment(&self) -> Moment {
-        self.lock().as_ref().map_or_else(Moment::default, |phase| Moment {
-            phase: phase.name.clone(),
-            done: phase.done,
-            total: phase.total,
-            rate: phase.done as f64 / phase.began.elapsed().as_secs_f64().max(0.001),
-            note: phase.note.clone(),
-        })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Phase>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

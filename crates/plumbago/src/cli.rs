@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    backup, bench, config, config_import, copies, delete, dev, diff, graphite, kairosdb, list, maintain,
-    names, other_store, replay, restore, rules, schema, show, stats, test, traffic, whisper,
+    backup, bench, config, copies, delete, dev, diff, graphite, kairosdb, list, maintain, names, other_store,
+    replay, restore, rules, schema, show, stats, test, traffic, whisper,
 };
 
 const EXAMPLES: &str = "\
@@ -64,7 +64,7 @@ pub enum Command {
     Serve,
     /// Check or show the configuration
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(config::ConfigCommand),
     /// Create missing tables in Cassandra or ScyllaDB
     Syncdb(schema::SyncdbArgs),
     /// Show the tables in Cassandra or ScyllaDB and how they differ from the expected ones
@@ -81,13 +81,13 @@ pub enum Command {
     Read(show::ReadArgs),
     /// Write a point
     Write(show::WriteArgs),
-    /// Show what metrics take on the disk, by directory
+    /// Show how much disk space metrics use, by directory
     Du(list::DuArgs),
     /// Count metrics and points by namespace, as a table, as csv or as points for carbon
     Stats(stats::StatsArgs),
-    /// List tags, or the values of one
+    /// List tags, or the values of one tag
     Tags(list::TagsArgs),
-    /// Explain the storage rules, and bring existing metrics to them
+    /// Explain the storage rules, or apply them to existing metrics
     #[command(subcommand)]
     Rules(rules::RulesCommand),
     /// Copy metrics to other names, with all their points
@@ -96,27 +96,27 @@ pub enum Command {
     Move(copies::MoveArgs),
     /// Delete metrics with all their points
     Delete(delete::DeleteArgs),
-    /// Back up the data directory, of a running daemon too
+    /// Back up the data directory, also while the daemon runs
     Backup(backup::BackupArgs),
     /// Restore a backup into a new data directory
     Restore(restore::RestoreArgs),
     /// Compare what two Graphite servers answer
     Diff(diff::DiffArgs),
-    /// Repeat recorded requests or recorded lines, at the pace at which they came
+    /// Repeat recorded requests or lines, at the pace at which they were recorded
     ReplayTraffic(traffic::ReplayTrafficArgs),
     /// Send a point to each listener of the running daemon and read it back
     Test(test::TestArgs),
-    /// Send rows to Cassandra again that it may have lost
+    /// Send rows again that Cassandra may have lost
     Replay(replay::ReplayArgs),
-    /// Store the points of whisper files
+    /// Import the points of whisper files
     ImportWhisper(whisper::ImportArgs),
     /// Write metrics as whisper files
     ExportWhisper(whisper::ExportArgs),
-    /// Store the history of a KairosDB or an OpenTSDB
+    /// Import the history of a KairosDB or an OpenTSDB
     ImportKairosdb(kairosdb::ImportArgs),
-    /// Store the points of another Graphite server, asked for by /render
+    /// Import the points of another Graphite server, read by /render
     ImportGraphite(graphite::ImportArgs),
-    /// Store what another store of Plumbago has, with the counts of all windows
+    /// Import another store of Plumbago, with the counts of all windows
     ImportStore(other_store::ImportArgs),
     /// Create metrics from a list of names with their settings
     ImportNames(names::ImportArgs),
@@ -128,20 +128,4 @@ pub enum Command {
     /// Tools for trying Plumbago out
     #[command(subcommand)]
     Dev(dev::DevCommand),
-}
-
-/// The commands of `plumbago config`.
-#[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
-    /// Print all problems with file and line; exit code 3 if there is an error
-    #[command(after_help = config::CHECK_EXAMPLES)]
-    Check(config::Format),
-    /// Print all settings with the values in effect
-    #[command(after_help = config::SHOW_EXAMPLES)]
-    Show(config::Format),
-    /// Print all settings with their defaults and explanations
-    #[command(after_help = config::DEFAULT_EXAMPLES)]
-    Default,
-    /// Turn the configuration of carbon, go-carbon, BigGraphite or graphite-web into one for Plumbago
-    Import(config_import::ImportArgs),
 }

@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod config;
 mod error;
+mod held;
 mod machine;
 mod output;
 mod secret;

@@ -2,6 +2,10 @@
 
 use std::io::{self, ErrorKind, Write};
 
+use serde::Serialize;
+
+use crate::error::Failure;
+
 /// Writes `text` to standard output and flushes it. A closed pipe is not an error.
 ///
 /// # Errors
@@ -13,4 +17,14 @@ pub fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }
+}
+
+/// Prints a row as a line of JSON.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub fn print_json(row: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(row).map_err(anyhow::Error::from)?;
+    Ok(print(&format!("{text}\n"))?)
 }

@@ -24,7 +24,7 @@ pub(crate) fn path(data_dir: &Path) -> PathBuf {
 /// their permission.
 pub(crate) fn load_or_create(data_dir: &Path) -> anyhow::Result<String> {
     let path = path(data_dir);
-    let failed = || format!("cannot read or make the secret of the admin port, {}", path.display());
+    let failed = || format!("cannot read or create the secret of the admin port, {}", path.display());
     match read(&path) {
         Ok(Some(secret)) => {
             fs::set_permissions(&path, Permissions::from_mode(0o600)).with_context(failed)?;

@@ -52,7 +52,7 @@ impl Config {
                 Ok(destination) => {
                     if !directories.insert(destination.directory()) {
                         problems
-                            .push(format!("relay.destinations: {} is there twice", destination.address()));
+                            .push(format!("relay.destinations: {} is listed twice", destination.address()));
                     }
                     destinations.push(destination);
                 }
@@ -129,7 +129,7 @@ mod tests {
         };
         let problems = config.problems();
         for start in [
-            "relay.destinations: a:1 is there twice",
+            "relay.destinations: a:1 is listed twice",
             "relay.destinations: \"b:2\" is not a destination",
             "relay.max_bytes: ",
             "relay.ca: a destination with TLS",

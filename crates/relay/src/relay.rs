@@ -221,8 +221,9 @@ impl Relay {
         let lanes: Vec<String> =
             lanes.map(|(points, lane)| format!("{points} for {}", lane.destination.address())).collect();
         Some(format!(
-            "points were dropped from queues of the relay since the start: {}; their destinations are away or too \
-             slow for the size of the queue: raise relay.max_bytes, or look at the disk",
+            "points were dropped from queues of the relay since the start: {}; their destinations are \
+             unreachable or too slow for the size of the queue, or the disk fails: raise relay.max_bytes, \
+             or check the disk",
             lanes.join(", ")
         ))
     }
@@ -285,7 +286,8 @@ impl Lane {
             damage.found(dir, text);
         }
         if found.is_note_lost {
-            let text = "the note of what the relay has sent is damaged, so everything in the queue is sent again, \
+            let text = "the record of what the relay has sent is damaged, so everything in the queue is \
+                        sent again, \
                         which changes nothing at the destination. Nothing has to be done";
             damage.found(&queue.note(), text);
         }
@@ -334,7 +336,7 @@ impl Lane {
         let (since, why) = self.status.trouble()?;
         let text = || {
             let waiting = self.balance().waiting;
-            format!("{} takes none: {why} ({waiting} points wait)", self.destination.address())
+            format!("{} accepts no points: {why} ({waiting} points wait)", self.destination.address())
         };
         (since >= AWAY_MIN).then(text)
     }

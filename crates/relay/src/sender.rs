@@ -194,7 +194,7 @@ impl Sender {
         let mut rest = &out[..];
         while !rest.is_empty() {
             let written = timeout(STALLED_MAX, stream.write(rest)).await.unwrap_or_else(|_| {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "it has taken nothing for 30 s"))
+                Err(io::Error::new(io::ErrorKind::TimedOut, "it has accepted nothing for 30 s"))
             })?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());

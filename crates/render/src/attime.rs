@@ -54,7 +54,7 @@ pub fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, TimeError> {
     if (EARLIEST..=LATEST).contains(&seconds) {
         Ok(seconds)
     } else {
-        Err(error("beyond the years 1 to 9999".to_owned()))
+        Err(error("outside of the years 1 to 9999".to_owned()))
     }
 }
 

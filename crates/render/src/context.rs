@@ -167,13 +167,13 @@ impl<'a> Context<'a> {
             return Ok(Vec::new());
         }
         let target = parse_beginning(text);
-        let target = target.map_err(|error| format!("made the target {text:?}: {error}"))?;
+        let target = target.map_err(|error| format!("it made the target {text:?}, which failed: {error}"))?;
         let mut context = Context::new(self.shared);
         context.range = self.range;
         context.x_files_factor = self.x_files_factor;
         context.stacks = self.stacks.clone();
         let positioned = |fault| match fault {
-            Fault::Error(error) => Fault::from(format!("made the target {text:?}: {error}")),
+            Fault::Error(error) => Fault::from(format!("it made the target {text:?}, which failed: {error}")),
             other => other,
         };
         let observer = self.shared.observed.map(|(_, observer)| observer);

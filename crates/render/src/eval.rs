@@ -261,7 +261,7 @@ impl Evaluator for Targets {
         let mut args = args.map_err(|mistake| format!("{name}: {}", mistake.reason))?;
         match (function.eval)(&mut args, context)? {
             Value::Series(series) => Ok(series),
-            _ => Err(format!("{name} gives no series").into()),
+            _ => Err(format!("{name} returns no series").into()),
         }
     }
 

@@ -8,13 +8,16 @@
 
 mod calls;
 mod error;
+mod health;
 mod overlay;
 pub mod queue;
 pub mod sender;
 mod slice;
+mod stats;
 pub mod store;
 
 pub use error::SpoolError;
+pub use health::SenderStatus;
 pub use queue::{Spool, SpoolConfig};
-pub use sender::{Sender, SenderConfig, SenderStatus};
+pub use sender::{Sender, SenderConfig};
 pub use store::SpooledStore;

@@ -16,9 +16,10 @@ use plumbago_telemetry::Registry;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use crate::health::{Health, SenderStatus};
 use crate::overlay::Overlay;
-use crate::sender::{Health, SenderStatus, Stats};
 use crate::slice;
+use crate::stats::Stats;
 
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 

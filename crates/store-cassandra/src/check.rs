@@ -7,6 +7,7 @@ use plumbago_store::StoreError;
 use scylla::client::session::Session;
 
 use crate::error;
+pub use crate::features::Features;
 use crate::layout::Table;
 use crate::schema::ddl::{Engine, Server};
 use crate::schema::{
@@ -39,23 +40,6 @@ pub struct Report {
     pub made_by_biggraphite: bool,
     /// The server's clock minus ours, in milliseconds.
     pub clock_difference_ms: i64,
-}
-
-/// Which optional features the server allows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Features {
-    /// Whether the change feed can be used. Without it, daemons read all names again from time to time.
-    pub changes: bool,
-    /// Whether series can be hidden.
-    pub tags: bool,
-    /// Whether daemons can take leases.
-    pub leases: bool,
-    /// Whether daemons can register their writer ids.
-    pub writers: bool,
-    /// Whether SASI indexes can find names.
-    pub sasi: bool,
-    /// Whether an index can find the metrics below a directory, which the clean-up of directories needs.
-    pub parents: bool,
 }
 
 impl Report {

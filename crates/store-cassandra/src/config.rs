@@ -1,12 +1,13 @@
 //! The settings of the Cassandra store.
 
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use plumbago_model::{Period, setting};
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
 
+use crate::loose::{number, switch, texts};
+pub use crate::tls::Tls;
 use crate::tls::{self, TlsProblem};
 
 /// The `[store.cassandra]` section of the settings.
@@ -113,7 +114,7 @@ impl Config {
         }
         if !is_keyspace(&self.keyspace) {
             found.push(format!(
-                "store.cassandra.keyspace: {:?} is no keyspace name; use up to 39 letters, digits and _",
+                "store.cassandra.keyspace: {:?} is not a keyspace name; use up to 39 letters, digits and _",
                 self.keyspace
             ));
         }
@@ -121,7 +122,7 @@ impl Config {
             [("store.cassandra.tls", &self.tls), ("store.cassandra.metadata.tls", &self.metadata.tls)]
         {
             if tls.cert.as_os_str().is_empty() != tls.key.as_os_str().is_empty() {
-                found.push(format!("{key}: cert and key go together"));
+                found.push(format!("{key}: cert and key must be set together"));
             }
         }
         found
@@ -146,21 +147,6 @@ impl Config {
 fn is_keyspace(name: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     (1..=39).contains(&name.len()) && name.bytes().all(word) && name.as_bytes()[0].is_ascii_alphabetic()
-}
-
-/// Encryption of the connections to one cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tls {
-    /// Connect with TLS.
-    #[serde(deserialize_with = "switch")]
-    pub enabled: bool,
-    /// PEM file with the certificate authorities that sign the nodes' certificates.
-    pub ca: PathBuf,
-    /// PEM file with this client's certificate and its chain; empty for none.
-    pub cert: PathBuf,
-    /// PEM file with the private key of that certificate.
-    pub key: PathBuf,
 }
 
 /// The `[store.cassandra.metadata]` section: a second cluster, for the names.
@@ -323,34 +309,6 @@ impl ExpiryLimit {
     }
 }
 
-/// A setting in any form: files give it with its type, the environment as text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Loose {
-    Number(i64),
-    Switch(bool),
-    Texts(Vec<String>),
-    Text(String),
-    /// A value of any other type. It is accepted here so that our own message refuses it.
-    Other(de::IgnoredAny),
-}
-
-fn number<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    name: &str,
-    min: u32,
-    max: u32,
-) -> Result<u32, D::Error> {
-    let number = match Loose::deserialize(deserializer)? {
-        Loose::Number(number) => u32::try_from(number).ok(),
-        Loose::Text(text) => text.parse().ok(),
-        _ => None,
-    };
-    number
-        .filter(|n| (min..=max).contains(n))
-        .ok_or_else(|| de::Error::custom(format!("{name} is a number from {min} to {max}")))
-}
-
 fn replica<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
     number(deserializer, "replica", 0, 3).map(|n| n as u8)
 }
@@ -373,25 +331,6 @@ fn components<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Erro
 
 fn sampling<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     number(deserializer, "read_on_sampling", 0, u32::MAX)
-}
-
-fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    let value = match Loose::deserialize(deserializer)? {
-        Loose::Switch(value) => Some(value),
-        Loose::Text(text) => text.parse().ok(),
-        _ => None,
-    };
-    value.ok_or_else(|| de::Error::custom("write true or false"))
-}
-
-fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    match Loose::deserialize(deserializer)? {
-        Loose::Texts(texts) => Ok(texts),
-        Loose::Text(text) => {
-            Ok(text.split(',').map(|t| t.trim().to_owned()).filter(|t| !t.is_empty()).collect())
-        }
-        _ => Err(de::Error::custom("write a list of texts")),
-    }
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ fn retention_text(retention: &Retention) -> String {
 /// A message for the user, if the text is not a valid retention in either spelling.
 pub fn parse_retention(text: &str) -> Result<Retention, String> {
     if text.contains('*') {
-        stages(text).ok_or_else(|| format!("{text:?} is no retention, like 10080*60s:70080*900s"))
+        stages(text).ok_or_else(|| format!("{text:?} is not a retention, like 10080*60s:70080*900s"))
     } else {
         text.parse().map_err(|error: plumbago_model::RetentionError| error.to_string())
     }

@@ -27,10 +27,9 @@ use crate::metadata::NameStore;
 use crate::scan::TokenRange;
 use crate::schema::ddl::{Engine, Server};
 use crate::schema::{DIRECTORIES, METRICS};
-use crate::store::CassandraStore;
 use crate::{error, names};
 
-pub(crate) use counts::Counts;
+use counts::Counts;
 use plan::Query;
 
 /// Maximum number of queries of one search in flight.
@@ -98,20 +97,28 @@ pub enum Want {
     Metrics,
 }
 
-impl CassandraStore {
-    /// The nodes that match a glob, in byte order of their paths.
-    ///
-    /// # Errors
-    /// `NoIndex` if the server has no SASI indexes, `TooManyResults` or `TooManyRows` if a limit is exceeded,
-    /// `Store` if a request fails.
-    pub async fn find(&self, pattern: &Pattern, want: Want, limits: Limits) -> Result<Vec<Node>, FindError> {
-        let (server, features) = self.features().await?;
-        if !features.sasi {
-            return Err(FindError::NoIndex(self.find_advice(server)));
-        }
-        let session = self.clusters.names.session().await?;
-        let components = self.names.limits(true).components;
-        let search = Search { store: &self.names, session: &session, pattern, limits };
+/// Searches in the tables for names.
+#[derive(Debug)]
+pub(crate) struct Finder {
+    store: Arc<NameStore>,
+    counts: Arc<Counts>,
+}
+
+impl Finder {
+    pub(crate) fn new(store: Arc<NameStore>) -> Self {
+        Self { store, counts: Arc::default() }
+    }
+
+    /// The nodes that match a glob, in byte order of their paths. Needs SASI indexes.
+    pub(crate) async fn find(
+        &self,
+        pattern: &Pattern,
+        want: Want,
+        limits: Limits,
+    ) -> Result<Vec<Node>, FindError> {
+        let session = self.store.cluster.session().await?;
+        let components = self.store.limits(true).components;
+        let search = Search { store: &self.store, counts: &self.counts, session: &session, pattern, limits };
         let queries = plan::plan(pattern, components);
         let metrics = search.table(METRICS, &queries);
         if want == Want::Metrics {
@@ -124,11 +131,6 @@ impl CassandraStore {
         }
         Ok(nodes)
     }
-
-    /// What an operator can do about missing SASI indexes.
-    pub fn find_advice(&self, server: Server) -> String {
-        advice(&self.config.metadata_keyspace(), server)
-    }
 }
 
 fn merge(metrics: Vec<String>, directories: Vec<String>) -> Vec<Node> {
@@ -138,7 +140,8 @@ fn merge(metrics: Vec<String>, directories: Vec<String>) -> Vec<Node> {
     all.into_iter().map(|(path, (leaf, branch))| Node { path, leaf, branch }).collect()
 }
 
-fn advice(keyspace: &str, server: Server) -> String {
+/// What an operator can do about missing SASI indexes.
+pub(crate) fn advice(keyspace: &str, server: Server) -> String {
     match server.engine {
         Engine::Scylla => "ScyllaDB has no SASI indexes; set index.mode = \"memory\"".to_owned(),
         Engine::Cassandra => format!(
@@ -151,6 +154,7 @@ fn advice(keyspace: &str, server: Server) -> String {
 
 struct Search<'a> {
     store: &'a Arc<NameStore>,
+    counts: &'a Arc<Counts>,
     session: &'a Session,
     pattern: &'a Pattern,
     limits: Limits,
@@ -175,7 +179,7 @@ impl Search<'_> {
         }
         drop(runs);
         if begun.elapsed() >= self.limits.count_after {
-            self.store.count_terms(table, queries);
+            self.counts.count_terms(self.store, table, queries);
         }
         let mut names = harvest.into_inner().names;
         names.sort_unstable();
@@ -194,7 +198,7 @@ impl Search<'_> {
         parts: u32,
         harvest: &Mutex<Harvest>,
     ) -> Result<(), FindError> {
-        let improved = self.store.counts.improve(table, query);
+        let improved = self.counts.improve(table, query);
         let query = improved.as_ref().unwrap_or(query);
         let text = query.text(&self.store.config.metadata_keyspace(), table);
         let mut statement = (*self.store.statement(self.session, text, false).await?).clone();

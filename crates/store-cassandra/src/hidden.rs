@@ -1,15 +1,18 @@
 //! Hidden series, which tag searches do not find. Each is marked by a row in the tags table, under a tag
 //! that no series can have. The `id` of that row holds the time since when the series is hidden.
 
+use std::collections::HashSet;
+
 use plumbago_store::StoreError;
+use scylla::client::session::Session;
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
-use crate::flight;
 use crate::metadata::{CONCURRENCY, NameStore, seconds_of, time_uuid};
+use crate::{error, flight, names};
 
 /// The tag and value under which hidden series are listed.
-pub(crate) const MARK: (&str, &str) = ("!hidden", "series");
+const MARK: (&str, &str) = ("!hidden", "series");
 
 impl NameStore {
     pub(crate) async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
@@ -34,5 +37,50 @@ impl NameStore {
         let rows = self.without_tags(rows)?;
         let since = |id: Option<Uuid>| id.map_or(0, |id| seconds_of(CqlTimeuuid::from_bytes(*id.as_bytes())));
         Ok(rows.into_iter().map(|(name, id)| (name, since(id))).collect())
+    }
+
+    /// Removes the marks of those deleted metrics that are hidden series. With `as_of_us` (microseconds since the
+    /// epoch), marks set after that time stay. The others get no tombstones: too many in the partition of the marks
+    /// would make it unreadable.
+    pub(crate) async fn remove_marks(
+        &self,
+        session: &Session,
+        deleted: &[&str],
+        as_of_us: Option<i64>,
+    ) -> Result<(), StoreError> {
+        if !deleted.iter().any(|name| names::is_tagged(name)) || self.tags.is_absent(self.clock.now_ms()) {
+            return Ok(());
+        }
+        let marked = self.hidden().await?;
+        let marked: HashSet<&str> = marked.iter().map(|(name, _)| name.as_str()).collect();
+        let marked: Vec<&str> = deleted.iter().copied().filter(|name| marked.contains(name)).collect();
+        let (tag, value) = MARK;
+        let remove = |i: usize| {
+            self.execute_at(
+                session,
+                "show a series",
+                self.text.delete_mark(),
+                (tag, value, marked[i]),
+                as_of_us,
+            )
+        };
+        self.without_tags(flight::all(marked.len(), CONCURRENCY, remove).await.map(|_| ()))
+    }
+
+    /// Turns the error of a server that has no such table into an empty result.
+    pub(crate) fn without_tags<T: Default>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        match result {
+            Err(error) if error::is_invalid(&error) => {
+                if self.tags.set_absent(self.clock.now_ms()) {
+                    let error: &(dyn std::error::Error + 'static) = &error;
+                    tracing::warn!(
+                        error,
+                        "the table plumbago_tags cannot be used, so series cannot be hidden; run `plumbago syncdb`"
+                    );
+                }
+                Ok(T::default())
+            }
+            result => result,
+        }
     }
 }

@@ -19,7 +19,6 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::damage::DamageReporter;
 use crate::dialect::{config_from_map, config_to_map};
-use crate::find::Counts;
 use crate::flight;
 use crate::names::{self, NameLimits};
 use crate::prepared::NameStatements;
@@ -67,7 +66,6 @@ pub(crate) struct NameStore {
     pub(crate) damage: DamageReporter,
     /// The origin that marks this process's changes in the feed.
     pub(crate) origin: Uuid,
-    pub(crate) counts: Counts,
     pub(crate) tags: TagsTable,
     statements: NameStatements,
     known_configs: DashMap<String, Arc<MetricConfig>>,
@@ -92,7 +90,6 @@ impl NameStore {
             clock,
             stats,
             origin,
-            counts: Counts::default(),
             tags: TagsTable::default(),
             statements: NameStatements::new(),
             known_configs: DashMap::new(),

@@ -11,7 +11,8 @@ use plumbago_store::{
 use uuid::Uuid;
 
 use crate::changes::FeedReader;
-use crate::check::{Features, Report};
+use crate::check::Report;
+use crate::features::Features;
 use crate::lease::HeldLease;
 use crate::scan::TokenRange;
 use crate::schema::{self, Severity};
@@ -22,10 +23,10 @@ const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
-/// What an operator can do about a node that cannot be reached. A node whose disk is full either exits or
-/// keeps running without accepting connections.
-const ADVICE: &str = "Where a node has ended or hangs, look at its log; if the disk of its data or commit log is full, \
-                      make space; then start it again, even if its process still runs";
+/// What an operator can do about a node that cannot be reached. A node whose disk is full ends, or it runs on
+/// without listening.
+const ADVICE: &str = "If a node has stopped or hangs, look at its log; if the disk of its data or commit \
+                      log is full, make room; then restart the node, even if its process still runs";
 
 #[async_trait]
 impl ReadNotes for CassandraStore {
@@ -52,8 +53,8 @@ impl SharedStore for CassandraStore {
     fn missing_servers(&self) -> Option<String> {
         let missing = self.missing()?;
         Some(format!(
-            "{missing}. Rows for which too few other nodes are left wait in the spool, all others are stored. \
-             {ADVICE}. What it missed is sent again"
+            "{missing}. Rows for which too few other nodes are left wait in the spool; all others are \
+             stored. {ADVICE}. Rows that the node missed are sent again"
         ))
     }
 
@@ -161,7 +162,7 @@ fn status(report: &Report) -> SchemaStatus {
     if report.clock_difference_ms.abs() > CLOCK_TOLERANCE_MS {
         let ms = report.clock_difference_ms;
         notes.push(format!(
-            "the server's clock differs from ours by {ms} ms: of two writes the wrong one may win"
+            "the server's clock differs from this machine's by {ms} ms: of two writes, the older one may win"
         ));
     }
     SchemaStatus {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use plumbago_model::{Aggregation, Clock, MetricId, Stage, Window};
+use plumbago_model::{Aggregation, Clock, MetricId, Pattern, Stage, Window};
 use plumbago_store::merge;
 use plumbago_store::{
     Capabilities, Column, MetaPage, MetadataStore, MetricMeta, PointStore, ReadRequest, RemotePoints,
@@ -14,8 +14,9 @@ use plumbago_store::{
 use plumbago_telemetry::Registry;
 use uuid::Uuid;
 
-use crate::check::Features;
 use crate::config::Config;
+use crate::features::Features;
+use crate::find::{self, FindError, Finder, Limits, Node, Want};
 use crate::metadata::NameStore;
 use crate::names::{NameLimits, NameProblem};
 use crate::prepared::Tables;
@@ -37,6 +38,7 @@ pub struct CassandraStore {
     pub(crate) clusters: Clusters,
     pub(crate) tables: Arc<Tables>,
     pub(crate) names: Arc<NameStore>,
+    finder: Arc<Finder>,
     pub(crate) stats: Stats,
     pub(crate) clock: Arc<dyn Clock>,
     writer: Arc<PointWriter>,
@@ -73,11 +75,13 @@ impl CassandraStore {
             PointReader::new(tables.clone(), config.concurrency as usize, clock.clone(), stats.clone());
         let names =
             NameStore::new(clusters.names.clone(), config, clock.clone(), stats.clone(), Uuid::new_v4());
+        let names = Arc::new(names);
         Ok(Self {
             config: Arc::new(config.clone()),
             clusters,
             tables,
-            names: Arc::new(names),
+            finder: Arc::new(Finder::new(names.clone())),
+            names,
             stats,
             clock,
             writer: Arc::new(writer),
@@ -121,8 +125,26 @@ impl CassandraStore {
         (!missing.is_empty()).then(|| missing.join("; "))
     }
 
-    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the
-    /// keyspace has replicas in several, the one of the contact points. Empty for no preference.
+    /// The nodes that match a glob, in byte order of their paths.
+    ///
+    /// # Errors
+    /// `NoIndex` if the server has no SASI indexes, `TooManyResults` or `TooManyRows` if a limit is exceeded,
+    /// `Store` if a request fails.
+    pub async fn find(&self, pattern: &Pattern, want: Want, limits: Limits) -> Result<Vec<Node>, FindError> {
+        let (server, features) = self.features().await?;
+        if !features.sasi {
+            return Err(FindError::NoIndex(self.find_advice(server)));
+        }
+        self.finder.find(pattern, want, limits).await
+    }
+
+    /// What an operator can do about missing SASI indexes.
+    pub fn find_advice(&self, server: Server) -> String {
+        find::advice(&self.config.metadata_keyspace(), server)
+    }
+
+    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the keyspace
+    /// has replicas in several, the one of the contact points. Empty for no preference.
     pub fn datacenter(&self) -> Arc<str> {
         self.clusters.points.datacenter()
     }

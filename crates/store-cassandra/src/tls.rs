@@ -1,14 +1,30 @@
 //! TLS for the connections to the nodes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plumbago_store::{ErrorKind, StoreError};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use serde::Deserialize;
 
-use crate::config::Tls;
+use crate::loose::switch;
+
+/// Encryption of the connections to one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// Connect with TLS.
+    #[serde(deserialize_with = "switch")]
+    pub enabled: bool,
+    /// PEM file with the certificate authorities that sign the nodes' certificates.
+    pub ca: PathBuf,
+    /// PEM file with this client's certificate and its chain; empty for none.
+    pub cert: PathBuf,
+    /// PEM file with the private key of that certificate.
+    pub key: PathBuf,
+}
 
 /// A setting of TLS that cannot be used.
 #[derive(Debug)]
@@ -82,7 +98,7 @@ fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer
         Ok(all) if all.is_empty() => Err(refused(setting, path, "it contains no certificate in PEM format")),
         Ok(all) => Ok(all),
         Err(pem::Error::Io(error)) => Err(refused(setting, path, error)),
-        Err(error) => Err(refused(setting, path, format!("it is no valid PEM file: {error}"))),
+        Err(error) => Err(refused(setting, path, format!("it is not a valid PEM file: {error}"))),
     }
 }
 
@@ -90,7 +106,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsProblem> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
         pem::Error::Io(error) => refused("key", path, error),
         pem::Error::NoItemsFound => refused("key", path, "it contains no private key in PEM format"),
-        error => refused("key", path, format!("it is no valid PEM file: {error}")),
+        error => refused("key", path, format!("it is not a valid PEM file: {error}")),
     })
 }
 

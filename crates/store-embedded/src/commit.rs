@@ -10,9 +10,11 @@ use plumbago_store::{ErrorKind, Run, StateRow, StoreError, WriteBatch};
 
 use crate::catalogue::{Catalogue, Layer, StageBuckets, StageKey};
 use crate::errors::{host_error, read_error, write_error};
+use crate::layers::Missing;
+use crate::locks::{lock, read};
 use crate::open::Open;
 use crate::row::{Block, Key, key};
-use crate::store::{Core, lock, read};
+use crate::shared::Core;
 
 /// Commits rows and state rows, all or nothing.
 ///
@@ -68,13 +70,6 @@ struct Part {
 /// The pieces of each row, one slice per row.
 fn by_row(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     pieces.chunk_by(|a, b| a.key == b.key)
-}
-
-/// A layer that is missing: its stage, a slot of its bucket, and the length of its blocks in slots.
-pub(crate) struct Missing {
-    pub(crate) key: StageKey,
-    pub(crate) slot: u32,
-    pub(crate) block_slots: u32,
 }
 
 #[derive(Default)]
@@ -265,7 +260,7 @@ impl Encoder<'_> {
             Ok(None) => return Ok(false),
             Err(error) => {
                 let text = error.to_string();
-                let error = read_error("read a row before it is written anew", error);
+                let error = read_error("read a row before it is rewritten", error);
                 if error.kind != ErrorKind::Corrupt {
                     return Err(error);
                 }

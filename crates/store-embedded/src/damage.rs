@@ -9,7 +9,7 @@ use fjall::Keyspace;
 use plumbago_fjall_host::damaged_in;
 use plumbago_telemetry::Counter;
 
-use crate::store::lock;
+use crate::locks::lock;
 
 /// The consequence of damage that reads of points find, and what to do about it.
 const SKIPPED: &str = "its damaged rows are left out of answers, and their points are lost unless a backup has them. \

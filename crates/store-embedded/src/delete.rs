@@ -9,22 +9,15 @@ use plumbago_model::{MetricId, Stage};
 use plumbago_store::{ErrorKind, RowCount, SlotRange, StoreError};
 
 use crate::catalogue::{Layer, StageBuckets, StageKey};
+use crate::deletion::Deletion;
 use crate::errors::{read_error, write_error};
+use crate::locks::{lock, read};
 use crate::open::Open;
 use crate::row::{Block, key, parse_key};
-use crate::store::{Core, lock, read};
+use crate::shared::Core;
 
 /// Maximum number of changed rows in one batch.
 const BATCH_ROWS: usize = 10_000;
-
-/// Slots of one stage of a metric that are to be deleted.
-#[derive(Debug, Clone)]
-pub(crate) struct Deletion {
-    pub(crate) id: MetricId,
-    pub(crate) key: StageKey,
-    /// The slots to delete; `None` for all.
-    pub(crate) slots: Option<Range<u32>>,
-}
 
 /// Deletes the rows of the metrics' stages, both raw and coarse.
 ///

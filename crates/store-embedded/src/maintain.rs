@@ -10,9 +10,10 @@ use plumbago_store::{ErrorKind, StoreError};
 use crate::EmbeddedStore;
 use crate::catalogue::{Bucket, Kind, StageBuckets};
 use crate::errors::write_error;
+use crate::locks::{lock, read};
 use crate::merge::{Merged, merge};
 use crate::open::Open;
-use crate::store::{Core, lock, read};
+use crate::shared::Core;
 
 /// Size of all logs in bytes from which all keyspaces are flushed. fjall drops a log only when every keyspace
 /// has written its rows in that log to tables. A keyspace with few writes never does this by itself.
@@ -100,7 +101,7 @@ impl EmbeddedStore {
 
     fn run(&self, all: bool, progress: &mut dyn FnMut(&Step) -> bool) -> Result<Report, StoreError> {
         let _one = lock(&self.core.maintenance);
-        crate::names::fill_copy(&self.core, &*self.core.open()?)?;
+        crate::names_copy::fill_copy(&self.core, &*self.core.open()?)?;
         let report = self.run_on(&*self.core.open()?, all, progress)?;
         if self.core.open()?.is_worn() {
             self.core.renew()?;

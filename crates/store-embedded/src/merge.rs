@@ -13,11 +13,13 @@ use plumbago_model::MetricId;
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::catalogue::{Kind, Layer, StageBuckets};
-use crate::delete::{Deletion, delete_from};
+use crate::delete::delete_from;
+use crate::deletion::Deletion;
 use crate::errors::write_error;
+use crate::locks::lock;
 use crate::open::Open;
 use crate::row::{Block, KEY_BYTES, key, parse_key};
-use crate::store::{Core, lock};
+use crate::shared::Core;
 
 /// Result of a merge.
 #[derive(Debug, Default, Clone, Copy)]

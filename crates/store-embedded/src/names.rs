@@ -1,24 +1,14 @@
 //! Keeps the names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table
 //! of one of them is damaged.
 //!
-//! The copy is written in the same batches. It is read only where the names are damaged. A directory of an older
-//! version gets its copy in the background ([`fill_copy`]).
-
-use std::sync::atomic::Ordering;
+//! The copy is written in the same batches. It is read only where the names are damaged.
 
 use fjall::{Keyspace, OwnedWriteBatch, PersistMode};
 use plumbago_fjall_host::pressure;
 use plumbago_store::StoreError;
 
 use crate::damage::DamageReporter;
-use crate::errors::{host_error, write_error};
-use crate::open::Open;
-use crate::store::{Core, lock};
-
-/// Key of the catalogue row that marks the copy as complete.
-const COPY_IS_WHOLE: &str = "names-copy";
-/// Number of names that one batch copies.
-const COPIED_AT_ONCE: usize = 10_000;
+use crate::errors::write_error;
 
 /// The keyspaces of the names and of their copy.
 pub(crate) struct Names {
@@ -37,24 +27,14 @@ impl Names {
         batch.remove(&self.copy, name);
     }
 
-    /// Records that the copy has all names. Called while there are no names yet.
-    ///
-    /// # Errors
-    /// If the database cannot be written.
-    pub(crate) fn mark_whole(&self, system: &Keyspace) -> Result<(), StoreError> {
-        system
-            .insert(COPY_IS_WHOLE, "whole")
-            .map_err(|error| write_error("mark the copy of the names", error))
-    }
-
     /// Adds to each of the two keyspaces the names that only the other one has. Called after a repair has taken tables
     /// out.
     ///
     /// # Errors
     /// If the database cannot be written.
-    pub(crate) fn unite(&self, open: &Open) -> Result<(), StoreError> {
+    pub(crate) fn unite(&self, fjall: &fjall::Database) -> Result<(), StoreError> {
         for (from, to) in [(&self.copy, &self.rows), (&self.rows, &self.copy)] {
-            let mut batch = open.fjall.batch().durability(Some(PersistMode::SyncAll));
+            let mut batch = fjall.batch().durability(Some(PersistMode::SyncAll));
             plumbago_fjall_host::scan(from, &[], None, &mut |_, _| {}, &mut |name, row| {
                 if to.get(name).is_ok_and(|known| known.is_none()) {
                     batch.insert(to, name, row);
@@ -140,65 +120,6 @@ pub(crate) struct Met {
     pub(crate) places: u64,
     /// Number of names that were read from the copy.
     pub(crate) restored: u64,
-    /// Number of damaged places in the copy.
-    copy_places: u64,
-}
-
-impl Met {
-    /// Reports the damage.
-    pub(crate) fn report(self, open: &Open, damage: &DamageReporter) {
-        if self.places == 0 {
-            return;
-        }
-        open.names_damaged.store(true, Ordering::Release);
-        let is_whole = self.copy_places == 0 && is_whole(open);
-        let rest = if is_whole {
-            "no name is lost. Nothing has to be done"
-        } else {
-            "there was no whole copy: other names in the damaged places are lost, with their points, until a point \
-             with the name arrives"
-        };
-        let text = format!("it holds names; {} were restored from their copy, and {rest}", self.restored);
-        damage.found(&open.names.rows, self.places, &text);
-    }
-}
-
-/// Whether the copy has all names.
-pub(crate) fn is_whole(open: &Open) -> bool {
-    open.system.get(COPY_IS_WHOLE).is_ok_and(|row| row.is_some())
-}
-
-/// Copies all names to the copy, if this was not done yet. Directories of older versions need this.
-///
-/// # Errors
-/// If the database cannot be written.
-pub(crate) fn fill_copy(core: &Core, open: &Open) -> Result<(), StoreError> {
-    let failed = |error| write_error("copy names", error);
-    let mut position = Vec::new();
-    while !is_whole(open) {
-        pressure::wait(&open.fjall, [&open.names.copy].into_iter()).map_err(host_error)?;
-        // Names cannot be deleted meanwhile.
-        let _changes = lock(&open.configs.changes);
-        let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
-        let mut copied = 0;
-        let mut next = None;
-        open.names.scan(&position, &mut |name, row| {
-            if copied == COPIED_AT_ONCE {
-                next = Some(name.to_vec());
-                return false;
-            }
-            copied += 1;
-            batch.insert(&open.names.copy, name, row);
-            true
-        });
-        if next.is_none() {
-            batch.insert(&open.system, COPY_IS_WHOLE, "whole");
-        }
-        batch
-            .commit()
-            .and_then(|()| open.names.rotate_when_full(core.config.memtable_bytes.0))
-            .map_err(failed)?;
-        position = next.unwrap_or_default();
-    }
-    Ok(())
+    /// Damaged places of the copy.
+    pub(crate) copy_places: u64,
 }

@@ -10,7 +10,7 @@ use crate::errors::{host_error, write_error};
 use crate::name_row::NameRow;
 use crate::open::Open;
 use crate::options;
-use crate::store::Core;
+use crate::shared::Core;
 
 /// The keyspace: id to day.
 const KEYSPACE: &str = "reads";
@@ -34,7 +34,7 @@ pub(crate) fn since(open: &Open) -> Result<Option<u32>, StoreError> {
 /// If the database cannot be written.
 pub(crate) fn take_over(core: &Core, open: &Open) -> Result<(), StoreError> {
     let Some(old) = keyspace(open)? else { return Ok(()) };
-    let failed = |error| write_error("move the notes of reads to the names", error);
+    let failed = |error| write_error("move the records of reads to the names", error);
     let mut position = Some(Vec::new());
     while let Some(from) = position.take() {
         pressure::wait(&open.fjall, [&open.names.rows].into_iter()).map_err(host_error)?;
@@ -65,7 +65,7 @@ fn keyspace(open: &Open) -> Result<Option<Keyspace>, StoreError> {
         return Ok(None);
     }
     let opened = open.fjall.keyspace(KEYSPACE, options::small);
-    opened.map(Some).map_err(|error| write_error("open the old notes of reads", error))
+    opened.map(Some).map_err(|error| write_error("open the old records of reads", error))
 }
 
 /// The day in a row. Nothing depends on it, so a row that cannot be read counts as none.

@@ -8,9 +8,10 @@ use plumbago_store::{Column, ErrorKind, ReadRequest, SlotRange, StoreError};
 use crate::catalogue::{Layer, StageBuckets, StageKey};
 use crate::columns::part;
 use crate::errors::read_error;
+use crate::locks;
 use crate::open::Open;
 use crate::row::{Block, key, overlay, overlay_counts, parse_key};
-use crate::store::{self, Core};
+use crate::shared::Core;
 
 /// The approximate number of rows that a request reads.
 pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
@@ -91,7 +92,7 @@ impl Reader<'_> {
 
     fn stage(&mut self, key: StageKey) -> Option<Arc<StageBuckets>> {
         if self.stage.as_ref().is_none_or(|stage| stage.key != key) {
-            self.stage = store::read(&self.open.catalogue).stages.get(&key).cloned();
+            self.stage = locks::read(&self.open.catalogue).stages.get(&key).cloned();
         }
         self.stage.clone()
     }

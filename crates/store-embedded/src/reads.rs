@@ -3,8 +3,6 @@
 //! The days help an operator to find metrics that are never read. Nothing else depends on them. They are not
 //! in the copy of the names: a name that was restored from the copy has no day.
 
-use std::sync::Mutex;
-
 use async_trait::async_trait;
 use fjall::PersistMode;
 use plumbago_fjall_host::pressure;
@@ -12,10 +10,12 @@ use plumbago_model::MetricId;
 use plumbago_store::{ReadNotes, StoreError};
 
 use crate::errors::{host_error, write_error};
+use crate::locks::lock;
 use crate::metadata::row_of;
 use crate::name_row::NameRow;
 use crate::open::Open;
-use crate::store::{Core, EmbeddedStore, lock, run_blocking};
+use crate::shared::Core;
+use crate::store::{EmbeddedStore, run_blocking};
 
 /// The row of the catalogue with the first day on which reads were recorded.
 const SINCE: &str = "reads-since";
@@ -23,53 +23,6 @@ const DAY: i64 = 86_400;
 /// Number of metrics whose reads one batch records. Meanwhile, the creation and deletion of metrics has to
 /// wait.
 const NOTED_AT_ONCE: usize = 1000;
-/// Size of the table of metrics whose reads are known to be recorded today, so that they are not looked up
-/// again. It uses 1 MiB. Must be a power of two.
-const PLACES: usize = 1 << 17;
-
-/// The metrics whose reads were recorded today. Several metrics share a place in the table, and the last one
-/// replaces the others; only the rows are complete.
-#[derive(Debug, Default)]
-pub(crate) struct NotedToday(Mutex<(u16, Vec<u64>)>);
-
-impl NotedToday {
-    /// The metrics whose reads are not known to be recorded for this day.
-    fn missing<'a>(&self, day: u16, metrics: &'a [(MetricId, String)]) -> Vec<&'a (MetricId, String)> {
-        let known = lock(&self.0);
-        let is_known = |id: &MetricId| known.0 == day && known.1.get(place(id)) == Some(&short(id));
-        metrics.iter().filter(|(id, _)| !is_known(id)).collect()
-    }
-
-    fn add(&self, day: u16, ids: impl Iterator<Item = MetricId>) {
-        let mut known = lock(&self.0);
-        if known.0 > day {
-            return;
-        }
-        if known.0 != day || known.1.is_empty() {
-            *known = (day, vec![0; PLACES]);
-        }
-        for id in ids {
-            known.1[place(&id)] = short(&id);
-        }
-    }
-
-    /// Forgets a metric, because its row was deleted.
-    pub(crate) fn remove(&self, id: &MetricId) {
-        let mut known = lock(&self.0);
-        if let Some(noted) = known.1.get_mut(place(id)).filter(|noted| **noted == short(id)) {
-            *noted = 0;
-        }
-    }
-}
-
-fn place(id: &MetricId) -> usize {
-    short(id) as usize & (PLACES - 1)
-}
-
-/// Ids are hashes, so a part of one serves as a hash. It is never 0, which stands for no metric.
-fn short(id: &MetricId) -> u64 {
-    id.0[8..].try_into().map_or(1, u64::from_le_bytes).max(1)
-}
 
 /// Days since the epoch. Day 0 stands for no read.
 fn day_of(time: i64) -> u16 {
@@ -109,7 +62,7 @@ fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16
     batch
         .commit()
         .and_then(|()| pressure::rotate_when_full(&open.names.rows, core.config.memtable_bytes.0))
-        .map_err(|error| write_error("note which metrics were read", error))?;
+        .map_err(|error| write_error("record which metrics were read", error))?;
     core.noted.add(day, noted.into_iter());
     Ok(())
 }
@@ -126,7 +79,7 @@ pub(crate) fn begin(open: &Open, now: i64) -> Result<(), StoreError> {
     let day = crate::old_reads::since(open)?.unwrap_or(u32::from(day_of(now)));
     open.system
         .insert(SINCE, day.to_le_bytes())
-        .map_err(|error| write_error("note since when reads are noted", error))
+        .map_err(|error| write_error("record since when reads are recorded", error))
 }
 
 /// When a metric was last read, by the row of its name: the start of that day, in seconds since the epoch.
@@ -149,54 +102,10 @@ impl ReadNotes for EmbeddedStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let (store, now) = (self.clone(), self.core.clock.now());
         let metrics: Vec<_> = names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect();
-        run_blocking("note which metrics were read", move || {
+        run_blocking("record which metrics were read", move || {
             let open = store.core.open_to_note()?;
             store.core.watch(note(&store.core, &open, &metrics, now))
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn metrics(names: &[&str]) -> Vec<(MetricId, String)> {
-        names.iter().map(|name| (MetricId::of(name), (*name).to_owned())).collect()
-    }
-
-    fn add(noted: &NotedToday, day: u16, metrics: &[(MetricId, String)]) {
-        noted.add(day, metrics.iter().map(|(id, _)| *id));
-    }
-
-    #[test]
-    fn a_day_forgets_the_one_before() {
-        let noted = NotedToday::default();
-        let all = metrics(&["a", "b", "c"]);
-        assert_eq!(noted.missing(7, &all), [&all[0], &all[1], &all[2]]);
-        add(&noted, 7, &all[..2]);
-        assert_eq!(noted.missing(7, &all), [&all[2]]);
-        noted.remove(&all[0].0);
-        assert_eq!(noted.missing(7, &all), [&all[0], &all[2]]);
-        assert_eq!(noted.missing(8, &all), [&all[0], &all[1], &all[2]]);
-        add(&noted, 8, &all[2..]);
-        add(&noted, 7, &all);
-        assert_eq!(noted.missing(8, &all), [&all[0], &all[1]], "a late note of the day before");
-    }
-
-    #[test]
-    fn metrics_of_one_place_are_told_apart() {
-        let noted = NotedToday::default();
-        let one = MetricId([7; 16]);
-        let mut other = one;
-        other.0[15] = 8;
-        assert_eq!(place(&one), place(&other));
-        let both = [(one, "one".to_owned()), (other, "other".to_owned())];
-        add(&noted, 1, &both[..1]);
-        assert_eq!(noted.missing(1, &both), [&both[1]]);
-        add(&noted, 1, &both[1..]);
-        assert_eq!(noted.missing(1, &both), [&both[0]], "which its row tells");
-        noted.remove(&one);
-        assert!(noted.missing(1, &both[1..]).is_empty());
     }
 }

@@ -8,9 +8,10 @@ use plumbago_fjall_host::{damaged_in, pressure};
 use plumbago_store::{ErrorKind, StoreError};
 
 use crate::errors::{host_error, read_error, write_error};
+use crate::locks::lock;
 use crate::open::Open;
 use crate::options;
-use crate::store::{Core, lock};
+use crate::shared::Core;
 
 /// Key prefix of the catalogue rows that name the keyspace in use for a role.
 const ROLE_PREFIX: &str = "keyspace/";
@@ -104,7 +105,7 @@ pub(crate) fn rebuild(
     old: &Keyspace,
     rows: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> bool),
 ) -> Result<(), StoreError> {
-    let failed = |error| write_error(format!("write {} anew", role.name()), error);
+    let failed = |error| write_error(format!("rewrite {}", role.name()), error);
     let name = free_name(&open.fjall, role);
     let new = open.fjall.keyspace(&name, role.options()).map_err(failed)?;
     let mut copy = Copy { core, open, new: &new, batch: open.fjall.batch(), rows: 0 };
@@ -142,7 +143,7 @@ impl Copy<'_> {
             .durability(Some(PersistMode::Buffer))
             .commit()
             .and_then(|()| pressure::rotate_when_full(self.new, self.core.config.memtable_bytes.0))
-            .map_err(|error| write_error("write rows anew", error))
+            .map_err(|error| write_error("rewrite rows", error))
     }
 }
 
@@ -176,9 +177,10 @@ pub(crate) fn rebuild_configs(
     system: &Keyspace,
     old: &Keyspace,
 ) -> Result<Keyspace, StoreError> {
-    let failed = |error| write_error("write the configurations anew", error);
+    let failed = |error| write_error("rewrite the configurations", error);
     let rows = crate::second_copy::configs(&core.dir)?;
-    let text = "it holds the configurations of metrics, which were written anew from their second copy; nothing is lost";
+    let text =
+        "it holds the configurations of metrics, which were restored from their second copy; nothing is lost";
     core.damage.found(old, 1, text);
     let name = free_name(fjall, Role::Configs);
     let new = fjall.keyspace(&name, Role::Configs.options()).map_err(failed)?;

@@ -7,9 +7,11 @@ use plumbago_model::MetricId;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
 use crate::errors::write_error;
+use crate::locks::lock;
 use crate::name_row::NameRow;
 use crate::open::Open;
-use crate::store::{Core, EmbeddedStore, lock, run_blocking};
+use crate::shared::Core;
+use crate::store::{EmbeddedStore, run_blocking};
 
 /// Maximum number of metrics in a page.
 const PAGE_MAX: usize = 100_000;
@@ -102,7 +104,7 @@ impl RowStore for EmbeddedStore {
 
     async fn reads_noted_since(&self) -> Result<Option<u32>, StoreError> {
         let store = self.clone();
-        run_blocking("look up since when reads are noted", move || {
+        run_blocking("look up since when reads are recorded", move || {
             let open = store.core.open()?;
             Ok(crate::reads::noted_since(&open))
         })

@@ -5,9 +5,10 @@ use plumbago_model::{MetricId, Stage};
 use plumbago_store::{StageSizes, StoreError};
 
 use crate::catalogue::StageKey;
+use crate::locks::read;
 use crate::open::Open;
 use crate::row::key;
-use crate::store::{EmbeddedStore, read, run_blocking};
+use crate::store::{EmbeddedStore, run_blocking};
 
 #[async_trait]
 impl StageSizes for EmbeddedStore {

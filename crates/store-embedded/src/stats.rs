@@ -41,7 +41,7 @@ impl Stats {
             columns_decoded: counter("columns_decoded_total", "columns read from blocks"),
             refused_no_room: counter(
                 "refused_no_room_total",
-                "commits refused because the disk has less room than store.embedded.min_free_bytes",
+                "commits refused because the disk has less free space than store.embedded.min_free_bytes",
             ),
             buckets_expired: counter("buckets_expired_total", "time buckets dropped"),
             buckets_merged: counter("buckets_merged_total", "time buckets rewritten with long blocks"),

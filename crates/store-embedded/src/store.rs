@@ -1,13 +1,14 @@
-//! The store: keeps the database open, and reopens it after a failed write.
+//! The store: commits, reads and deletions of points, and state rows.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use fjall::PersistMode;
-use plumbago_fjall_host::{HeldFile, Host, HostError, Settings, damaged_file, space};
+use plumbago_fjall_host::{HeldFile, Host, Settings, damaged_file};
 use plumbago_model::{Clock, MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, SlotRange,
@@ -19,8 +20,9 @@ use crate::Config;
 use crate::columns::Columns;
 use crate::damage::DamageReporter;
 use crate::errors::host_error;
-use crate::open::Open;
-use crate::reads::NotedToday;
+use crate::locks::lock;
+use crate::noted::NotedToday;
+use crate::shared::Core;
 use crate::stats::Stats;
 
 /// Reads of at most this many rows run on the calling thread: passing them to another thread would take
@@ -36,26 +38,6 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) core: Arc<Core>,
-}
-
-pub(crate) struct Core {
-    pub(crate) dir: PathBuf,
-    pub(crate) config: Config,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) stats: Stats,
-    pub(crate) damage: DamageReporter,
-    pub(crate) columns: Columns,
-    pub(crate) host: Host<Open>,
-    /// Ranges of ids whose state rows were damaged at the start.
-    pub(crate) state_gaps: Mutex<Vec<(MetricId, MetricId)>>,
-    /// The damaged files that contained these state rows.
-    pub(crate) state_files: Mutex<Vec<PathBuf>>,
-    /// Held by a maintenance run: there is one at a time.
-    pub(crate) maintenance: Mutex<()>,
-    /// The metrics whose reads were recorded today.
-    pub(crate) noted: NotedToday,
-    /// Whether a checkpoint is recorded. The next change then has to remove the record first.
-    has_checkpoint: Mutex<bool>,
 }
 
 impl EmbeddedStore {
@@ -137,87 +119,6 @@ impl EmbeddedStore {
     }
 }
 
-impl Core {
-    /// The open database.
-    pub(crate) fn open(&self) -> Result<Arc<Open>, StoreError> {
-        match self.host.get() {
-            Err(HostError::Broken { .. }) => self.reopen(),
-            result => result.map_err(host_error),
-        }
-    }
-
-    /// The open database for changes. Checks the free disk space, and reopens the database after a failed
-    /// write. A recorded checkpoint is invalid from now on.
-    pub(crate) fn open_to_write(&self) -> Result<Arc<Open>, StoreError> {
-        let open = self.open_to_note()?;
-        let mut has_checkpoint = lock(&self.has_checkpoint);
-        if *has_checkpoint {
-            self.watch(crate::state::forget_checkpoint(&open))?;
-            *has_checkpoint = false;
-        }
-        Ok(open)
-    }
-
-    /// Like [`Self::open_to_write`], for records that are not part of checkpoints.
-    pub(crate) fn open_to_note(&self) -> Result<Arc<Open>, StoreError> {
-        self.check_room()?;
-        if self.host.is_broken() { self.reopen() } else { self.open() }
-    }
-
-    /// The open database for a sync. After a failed write it is reopened first, because a sync must not
-    /// succeed if the failure lost rows.
-    fn open_to_sync(&self) -> Result<Arc<Open>, StoreError> {
-        if self.host.is_broken() { self.reopen() } else { self.open() }
-    }
-
-    /// Records a failed write, after which the database must be reopened.
-    pub(crate) fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result
-            && matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Corrupt)
-        {
-            let cause = error.source.as_deref().map_or_else(String::new, |cause| format!(": {cause}"));
-            self.host.write_failed(&format_args!("{error}{cause}"));
-        }
-        result
-    }
-
-    /// Refuses writes before the disk is completely full. fjall writes tables in the background and stops
-    /// permanently if that fails.
-    fn check_room(&self) -> Result<(), StoreError> {
-        let path = self.dir.display();
-        let free = space::free_at(&self.dir).ok_or_else(|| {
-            StoreError::new(ErrorKind::Unavailable, format!("find out how much room the disk of {path} has"))
-        })?;
-        let wanted = self.config.min_free_bytes;
-        if free >= wanted.0 {
-            return Ok(());
-        }
-        self.stats.refused_no_room.add(1);
-        let operation = format!(
-            "write to {path}: its disk has {} MiB left, and store.embedded.min_free_bytes is {wanted}",
-            free >> 20
-        );
-        Err(StoreError::new(ErrorKind::Unavailable, operation))
-    }
-
-    /// Reopens the database; reads and commits wait meanwhile.
-    pub(crate) fn renew(&self) -> Result<(), StoreError> {
-        self.host.renew();
-        self.reopen().map(drop)
-    }
-
-    fn reopen(&self) -> Result<Arc<Open>, StoreError> {
-        let Some(opening) = self.host.begin().map_err(host_error)? else {
-            return self.host.get().map_err(host_error);
-        };
-        let open = Open::from_disk(self, opening.database().clone())?;
-        // The cache may have columns from a failed write, whose rows may be lost now.
-        self.columns.clear();
-        let newest = open.newest_commit();
-        opening.finish(open, newest).map_err(host_error)
-    }
-}
-
 /// Adds the damaged file to an error that does not name it.
 fn name_the_file(dir: &Path, error: StoreError) -> StoreError {
     if error.kind != ErrorKind::Corrupt || error.operation.contains(&*dir.to_string_lossy()) {
@@ -289,7 +190,7 @@ impl FlushStore for EmbeddedStore {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "damaged rows could not be written anew; until that succeeds, newer versions of them are skipped \
+                    "damaged rows could not be rewritten; until that succeeds, newer versions of them are skipped \
                      at each start too"
                 );
                 Ok(())
@@ -381,6 +282,15 @@ impl PointStore for EmbeddedStore {
         Ok(columns)
     }
 
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let (store, ranges) = (self.clone(), ranges.to_vec());
+        run_blocking("list blocks", move || {
+            let open = store.core.open()?;
+            Ok(ranges.iter().map(|range| crate::occupied::occupied(&open, range)).collect())
+        })
+        .await
+    }
+
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
         Ok(request.unknown())
     }
@@ -430,18 +340,4 @@ impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EmbeddedStore({})", self.core.dir.display())
     }
-}
-
-// A panic in another thread leaves the guarded values consistent, because they are replaced, not modified.
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,8 +5,8 @@ use plumbago_store::StoreError;
 
 use crate::EmbeddedStore;
 use crate::catalogue::{Kind, Layer, StageBuckets, StageKey};
+use crate::locks::read;
 use crate::row::{Block, parse_key};
-use crate::store::read;
 
 /// The amount of stored data.
 #[derive(Debug, Default, Clone, PartialEq)]

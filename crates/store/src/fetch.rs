@@ -21,6 +21,8 @@ pub struct FetchRequest {
     /// The time that counts as the current time for this request, in seconds since the epoch. It decides
     /// which stage answers.
     pub now: i64,
+    /// The most slots that the answer may have, all series together. A read of more fails before it takes memory.
+    pub slots_max: usize,
 }
 
 /// Why a fetch failed.
@@ -32,6 +34,9 @@ pub enum FetchError {
     /// The engine is shutting down and answers no more reads.
     #[error("the engine is stopping")]
     Stopping,
+    /// The answer would have more slots than [`FetchRequest::slots_max`].
+    #[error("the series have more than {0} points in this range")]
+    TooManySlots(usize),
 }
 
 /// Where the slots of a series came from.
@@ -66,16 +71,47 @@ impl Provenance {
     }
 }
 
-/// A series with the points behind each of its values.
+/// The slots of a series that have a value, in time order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Weighted {
-    /// The series. A window with at least one known slot has a value, whatever the metric's xFilesFactor is.
-    pub series: Series,
-    /// For each value, the sum and the number of the points behind it ([`Aggregation::sum_of`]). Empty if
-    /// there is one point behind each value, as in the raw stage.
+pub struct KnownSlots {
+    /// Full name of the metric.
+    pub name: Arc<str>,
+    /// Seconds per slot.
+    pub step: u32,
+    /// The slots. A window with at least one known raw slot has a value, whatever the metric's xFilesFactor is.
+    pub slots: Vec<KnownSlot>,
+}
+
+/// A slot with a value, and the points behind it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KnownSlot {
+    /// Start of the slot in seconds since the epoch.
+    pub time: i64,
+    /// The value.
+    pub value: f64,
+    /// The sum of the points behind the value ([`Aggregation::sum_of`]); the value itself in the raw stage.
     ///
     /// [`Aggregation::sum_of`]: plumbago_model::Aggregation::sum_of
-    pub weights: Vec<(f64, u32)>,
+    pub sum: f64,
+    /// The number of the points behind the value; 1 in the raw stage.
+    pub count: u32,
+}
+
+impl KnownSlot {
+    /// A slot with one point.
+    pub fn raw(time: i64, value: f64) -> Self {
+        Self { time, value, sum: value, count: 1 }
+    }
+}
+
+impl From<Series> for KnownSlots {
+    /// Counts one point behind each value.
+    fn from(series: Series) -> Self {
+        let Series { name, start, step, values } = series;
+        let known = values.into_iter().enumerate().filter(|(_, value)| !value.is_nan());
+        let slots = known.map(|(at, value)| KnownSlot::raw(start + at as i64 * i64::from(step), value));
+        Self { name, step, slots: slots.collect() }
+    }
 }
 
 /// Reads series by name.
@@ -86,17 +122,18 @@ pub trait SeriesSource: Send + Sync + Debug {
     /// with NaN values.
     ///
     /// # Errors
-    /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown.
+    /// [`FetchError::Store`] if the store could not be read, [`FetchError::Stopping`] during shutdown, and
+    /// [`FetchError::TooManySlots`] if the answer would be too large.
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError>;
 
-    /// Returns the same series with the points behind each value. The default implementation counts one point
-    /// behind each value.
+    /// Returns only the slots of the same series that have a value, with the points behind each. Only these slots count
+    /// for [`FetchRequest::slots_max`], so a long range with few points can be read. The default implementation reads
+    /// all slots, and counts one point behind each value.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
-    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
-        let series = self.fetch(request).await?;
-        Ok(series.into_iter().map(|series| Weighted { series, weights: Vec::new() }).collect())
+    async fn fetch_known(&self, request: &FetchRequest) -> Result<Vec<KnownSlots>, FetchError> {
+        Ok(self.fetch(request).await?.into_iter().map(KnownSlots::from).collect())
     }
 
     /// Reads the same series, and returns where their slots came from instead of their values. A slot that is

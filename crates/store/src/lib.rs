@@ -43,15 +43,16 @@ pub use directories::{
 };
 pub use error::{ErrorKind, StoreError};
 pub use events::{EventFilter, EventQuestion, PeerEvent};
-pub use fetch::{FetchError, FetchRequest, Provenance, SeriesSource, Weighted};
+pub use fetch::{FetchError, FetchRequest, KnownSlot, KnownSlots, Provenance, SeriesSource};
 pub use flush::{FlushBatch, FlushStore, StateRow};
 pub use history::{History, HistoryOptions, HistoryReport, HistorySink, HistoryStage, StoredMetric};
 pub use kairos::{KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit};
 pub use merge::{OtherReplica, ReplicaWindow, SlotWindow, WindowRow, WriterRow};
 pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};
-pub use peers::{PeerAnswer, PeerRows, Peers, PendingRows, pending_by_range};
+pub use peers::{PeerAnswer, Peers, PendingRows, pending_by_range};
 pub use points::{
-    BlockLayout, Column, OtherWriters, PointStore, ReadRequest, Run, SlotRange, WriteBatch, WriteLimits,
+    BlockLayout, Column, OtherWriters, PeerRows, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
+    WriteLimits,
 };
 pub use remote::{RemotePoints, WriteRefusal};
 pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, SettingsReport};

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 use plumbago_model::Stage;
 
-use crate::{FetchRequest, SlotRange, WindowRow};
+use crate::{FetchRequest, PeerRows, SlotRange, WindowRow};
 
 /// The other daemons on the same store.
 #[async_trait]
@@ -37,18 +37,6 @@ pub struct PendingRows {
     pub stage_index: u8,
     /// Known slots in time order, as (slot number, content). The count is 1 in the raw stage.
     pub rows: Vec<(u32, WindowRow)>,
-}
-
-/// The pending rows of one peer, matched to the ranges of a [`ReadRequest`](crate::ReadRequest). They
-/// replace what that writer has in the store for the same slots.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct PeerRows {
-    /// The replica (copy of the traffic) that the peer writes.
-    pub replica: u8,
-    /// The peer's writer id within that replica.
-    pub writer: u16,
-    /// Index of the range in the request, slot number and content, sorted by index and slot.
-    pub rows: Vec<(u32, u32, WindowRow)>,
 }
 
 /// Matches the answers of peers to the ranges of a read. Each entry of `ranges` is (index of the metric

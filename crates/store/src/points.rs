@@ -1,10 +1,12 @@
 //! Points: the slots of a stage, written in runs and read as columns.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::merge::{self, OtherReplica, WindowRow};
-use crate::{PeerRows, RowCount, Store, StoreError};
+use crate::{RowCount, Store, StoreError};
 
 /// Consecutive slots of one metric in one stage, inside a [`WriteBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,6 +110,18 @@ impl SlotRange {
     pub fn unknown(&self) -> Column {
         Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
     }
+}
+
+/// The pending rows of one peer, matched to the ranges of a [`ReadRequest`]. They
+/// replace what that writer has in the store for the same slots.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct PeerRows {
+    /// The replica (copy of the traffic) that the peer writes.
+    pub replica: u8,
+    /// The peer's writer id within that replica.
+    pub writer: u16,
+    /// Index of the range in the request, slot number and content, sorted by index and slot.
+    pub rows: Vec<(u32, u32, WindowRow)>,
 }
 
 /// A read of many metrics at once.
@@ -232,6 +246,16 @@ pub trait PointStore: Store {
     /// # Errors
     /// If the store as a whole cannot be read.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
+
+    /// Returns the parts of each range that may have rows, in order and without overlaps. Slots outside them are
+    /// unknown, so that a long range with few points can be read without its empty parts. The default implementation
+    /// returns the whole ranges.
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        Ok(ranges.iter().map(|range| Vec::from_iter([range.from..range.until])).collect())
+    }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the
     /// store do not see yet. All slots are unknown unless

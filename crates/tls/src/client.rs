@@ -33,7 +33,7 @@ impl Client {
         let failed = |reason: String| CaError { path: ca.to_owned(), reason };
         let unreadable = |error| match error {
             pem::Error::Io(error) => failed(error.to_string()),
-            error => failed(format!("it is no valid PEM file: {error}")),
+            error => failed(format!("it is not a valid PEM file: {error}")),
         };
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(ca).map_err(unreadable)? {

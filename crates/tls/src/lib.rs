@@ -188,7 +188,7 @@ fn unreadable(setting: &'static str, file: &Path, error: pem::Error) -> TlsError
         pem::Error::Io(error) => format!("cannot be read: {error}"),
         pem::Error::NoItemsFound if setting == "key" => "contains no private key".to_owned(),
         pem::Error::NoItemsFound => "contains no certificate".to_owned(),
-        error => format!("is no valid PEM file: {error}"),
+        error => format!("is not a valid PEM file: {error}"),
     };
     TlsError::File { setting, file: file.display().to_string(), problem }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use plumbago_layers::metadata::{Metadata, tree};
-use plumbago_layers::{deny, layers, length, unused};
+use plumbago_layers::{circles, deny, layers, length, unused};
 
 fn metadata() -> Metadata {
     Metadata::load(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -23,6 +23,11 @@ fn crates_depend_only_on_what_they_may_know() {
 #[test]
 fn every_dependency_is_used() {
     assert_none(&unused::check(&metadata()).unwrap());
+}
+
+#[test]
+fn no_modules_need_each_other_in_a_circle() {
+    assert_none(&circles::check(&metadata()).unwrap());
 }
 
 #[test]

@@ -50,13 +50,22 @@ pub(super) fn copy(from: &Path, to: &Path) {
     for file in files(from) {
         let target = to.join(&file);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
-        let bytes = fs::read(from.join(&file)).unwrap();
-        fs::write(&target, &bytes[..data_len(&bytes)]).unwrap();
-        fs::OpenOptions::new().write(true).open(&target).unwrap().set_len(bytes.len() as u64).unwrap();
+        write(&target, &fs::read(from.join(&file)).unwrap());
     }
 }
 
-fn data_len(bytes: &[u8]) -> usize {
+/// Writes a file. Zeros at its end become a hole.
+fn write(path: &Path, bytes: &[u8]) {
+    fs::write(path, &bytes[..data_len(bytes)]).unwrap();
+    fs::OpenOptions::new().write(true).open(path).unwrap().set_len(bytes.len() as u64).unwrap();
+}
+
+/// The length without the zeros at the end. Whole blocks are compared first: a look at each byte of a log takes long.
+fn data_len(mut bytes: &[u8]) -> usize {
+    static ZEROS: [u8; 4096] = [0; 4096];
+    while let Some(before) = bytes.strip_suffix(&ZEROS) {
+        bytes = before;
+    }
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
@@ -74,5 +83,5 @@ pub(super) fn harm(path: &Path, harm: Harm, place: f64) {
             bytes[at..end].fill(0);
         }
     }
-    fs::write(path, bytes).unwrap();
+    write(path, &bytes);
 }

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use super::files::copy;
-use super::{Base, Case, HARMS, Harm, START, seed, tail};
+use super::{Base, Case, HARMS, Harm, START, seed, tail, wait_synced};
 use crate::aggregation::line;
 use crate::relay::balance;
 
@@ -82,6 +82,7 @@ fn fill(into: &Path, destination: SocketAddr) -> Base {
             page.lines().find_map(|line| line.strip_prefix("plumbago_relay_queue_bytes{")?.rsplit_once(' '));
         bytes.is_some_and(|(_, bytes)| bytes.parse::<f64>().is_ok_and(|bytes| bytes as u64 > total * 16))
     });
+    wait_synced(&setup.data().join("aggregation"));
     daemon.kill();
     copy(&setup.data(), into);
     let mut base = Base::of("queues", into.to_owned());

@@ -19,6 +19,7 @@ use plumbago_tests::wait::wait_for;
 use super::files::{copy, files};
 use super::{
     Base, Case, Harm, LINES_MAX, Model, WORKERS, bases, cases, names, number, seed, send, setup, tail,
+    wait_synced,
 };
 
 const KEYSPACE: &str = "damage_spool";
@@ -53,6 +54,7 @@ fn fill(into: &Path, contact_point: &str) -> (BTreeSet<String>, Vec<Base>) {
     send(&daemon, &mut model, &all, 5..25);
     daemon.flush();
     send(&daemon, &mut model, &all, 25..35);
+    wait_synced(&setup.data().join("journal"));
     daemon.kill();
     (model.into_keys().collect(), bases(&setup, into))
 }

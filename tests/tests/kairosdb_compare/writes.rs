@@ -50,6 +50,7 @@ fn points() -> Vec<(&'static str, Option<&'static str>)> {
         (r#""datapoints":[[$T,5,"double"]]"#, None),
         (r#""type":"double","datapoints":[[$T,5]]"#, None),
         (r#""datapoints":[]"#, None),
+        (r#""datapoints":null"#, None),
         (r#""timestamp":$T,"value":5"#, None),
         (r#""time":$T,"value":5"#, None),
         (r#""timestamp":$T,"value":"5""#, None),

@@ -18,6 +18,9 @@ pub(super) const DENSE: (i64, i64) = (1_509_231_600, 1_509_246_000);
 /// Start and end of the sparse points, in seconds since the epoch: sixty days.
 const SPARSE: (i64, i64) = (1_504_116_000, 1_509_300_000);
 
+/// A name for `tags` that comes before `filters`.
+const TAGS_FIRST: &str = "@tags";
+
 const AGGREGATORS: [&str; 19] = [
     "avg", "count", "dev", "first", "last", "max", "median", "mimmax", "mimmin", "min", "none", "p50", "p75",
     "p90", "p95", "p99", "p999", "sum", "zimsum",
@@ -94,6 +97,8 @@ pub(super) struct Query {
     /// and whether resets are left out.
     rate: Option<(bool, i64, i64, bool)>,
     filters: Vec<Filter>,
+    /// Filters that both servers ignore: they are sent in the other list of a body, before the list that counts.
+    ignored: Option<Vec<Filter>>,
     explicit: bool,
     ms: bool,
     arrays: bool,
@@ -129,13 +134,7 @@ impl Query {
             let reset = pick(random, &[0, 0, 5, 100]);
             (random.random_bool(0.7), max, reset, random.random_bool(0.2))
         });
-        let mut filters = Vec::new();
-        for tag in TAGS {
-            let likely = if tag == "host" { 0.6 } else { 0.2 };
-            if random.random_bool(likely) && (tag == "host" || metric != "cmp.counter") {
-                filters.push(Filter::random(random, tag));
-            }
-        }
+        let filters = Filter::list(random, metric);
         Self {
             metric: if random.random_bool(0.01) { "cmp.unknown" } else { metric },
             start,
@@ -149,6 +148,7 @@ impl Query {
             arrays: random.random_bool(0.5),
             by_get: zone.is_none() && random.random_bool(0.3),
             has_tags: random.random_bool(0.3),
+            ignored: random.random_bool(0.1).then(|| Filter::list(random, metric)),
             second: None,
             zone,
         }
@@ -177,7 +177,8 @@ impl Query {
     pub(super) fn request(&self) -> (&'static str, String, String) {
         let arrays = if self.arrays { "arrays" } else { "x" };
         if !self.by_get {
-            return ("POST", format!("/api/query?{arrays}"), self.body().to_string());
+            let body = self.body().to_string().replace(TAGS_FIRST, "tags");
+            return ("POST", format!("/api/query?{arrays}"), body);
         }
         let ms = if self.ms { "&ms" } else { "" };
         let (start, end, m) = (http::encode(&self.start), http::encode(&self.end), http::encode(&self.m()));
@@ -205,17 +206,27 @@ impl Query {
             sub["rateOptions"] =
                 json!({"counter": counter, "counterMax": max, "resetValue": reset, "dropResets": drop});
         }
-        // Tags always group. If there are both lists, OpenTSDB uses only one of them, and Plumbago uses both,
-        // so the queries have one.
+        // Tags always group.
         let are_tags = self.has_tags && self.filters.iter().all(|filter| filter.groups);
-        if self.filters.is_empty() {
+        if self.filters.is_empty() && self.ignored.is_none() {
             return sub;
         }
+        let tags = |filters: &[Filter]| {
+            let tags = filters.iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
+            json!(tags.collect::<Map<String, Value>>())
+        };
+        let objects = |filters: &[Filter]| filters.iter().map(Filter::object).collect::<Value>();
+        // Of both lists the last one counts. Members are sent in the order of their names.
         if are_tags {
-            let tags = self.filters.iter().map(|filter| (filter.tag.to_owned(), json!(filter.short())));
-            sub["tags"] = json!(tags.collect::<Map<String, Value>>());
+            if let Some(ignored) = &self.ignored {
+                sub["filters"] = objects(ignored);
+            }
+            sub["tags"] = tags(&self.filters);
         } else {
-            sub["filters"] = self.filters.iter().map(Filter::object).collect();
+            if let Some(ignored) = &self.ignored {
+                sub[TAGS_FIRST] = tags(ignored);
+            }
+            sub["filters"] = objects(&self.filters);
         }
         sub
     }
@@ -300,6 +311,18 @@ fn downsample(random: &mut StdRng, is_slow: bool) -> String {
 }
 
 impl Filter {
+    /// Filters for some tags of a metric.
+    fn list(random: &mut StdRng, metric: &str) -> Vec<Self> {
+        let mut filters = Vec::new();
+        for tag in TAGS {
+            let likely = if tag == "host" { 0.6 } else { 0.2 };
+            if random.random_bool(likely) && (tag == "host" || metric != "cmp.counter") {
+                filters.push(Self::random(random, tag));
+            }
+        }
+        filters
+    }
+
     fn random(random: &mut StdRng, tag: &'static str) -> Self {
         let (kind, text) = match random.random_range(0..8) {
             0 | 1 => ("wildcard", pick(random, &["*", "h*", "*1", "web*", "*-*", "w*b-1"])),

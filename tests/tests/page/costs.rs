@@ -22,7 +22,7 @@ fn what_costs_is_shown() {
     browser.wait_text(".costs p", "18 metrics");
     browser.wait_text(".costs caption", "Directories with the most bytes when full, 2 of 2");
     browser.wait_text(".costs tbody tr", "plumbago du 'servers'");
-    browser.wait_text(".costs .note", "reads have been noted for 0 days only");
+    browser.wait_text(".costs .note", "reads have been recorded for 0 days only");
     browser.wait_text(".costs caption", "Metrics that were created last");
     browser.wait_text(".costs bdi", EVIL);
     browser.wait_text(".costs td", "all (storage-schemas.conf:1)");

@@ -59,9 +59,9 @@ impl Access {
         let text = if self.token.is_empty() {
             let file = self.secret.file.display();
             format!(
-                "requests that change or stop something need the content of {file} as bearer token, which the owner \
-                 of the data directory can read; or set admin.token and send that: \
-                 curl -X POST -H \"Authorization: Bearer $(cat {file})\" …\n"
+                "a request that changes or stops something needs a bearer token: the value of admin.token, \
+                 or while that is not set, the content of {file}, which the owner of the data directory can \
+                 read: curl -X POST -H \"Authorization: Bearer $(cat {file})\" …\n"
             )
         } else {
             "this request needs the header Authorization with admin.token as its bearer token\n".to_owned()

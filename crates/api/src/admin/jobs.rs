@@ -102,7 +102,7 @@ pub(super) async fn read(
     let mut parameters = match body.trim_ascii() {
         [] => Map::new(),
         text => serde_json::from_slice(text)
-            .map_err(|error| wrong(format!("the body is no JSON object: {error}")))?,
+            .map_err(|error| wrong(format!("the body is not a JSON object: {error}")))?,
     };
     let mut name = None;
     for (known, value) in pairs {
@@ -112,7 +112,7 @@ pub(super) async fn read(
             parameters.insert(known, typed(value));
         }
     }
-    let name = name.ok_or_else(|| wrong(format!("{key}: want a name")))?;
+    let name = name.ok_or_else(|| wrong(format!("{key}: must be a name")))?;
     Ok((name, Value::Object(parameters)))
 }
 

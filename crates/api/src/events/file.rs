@@ -81,7 +81,7 @@ impl EventFile {
     fn note(&self) {
         let note = Note { bytes: self.bytes, sum: self.sum };
         if let Err(error) = note.write(&self.path) {
-            tracing::debug!(%error, "the length of the events file could not be noted");
+            tracing::debug!(%error, "the length of the events file could not be recorded");
         }
     }
 
@@ -158,9 +158,14 @@ impl Note {
         let noted = usize::try_from(self.bytes).ok().and_then(|bytes| text.get(..bytes));
         match noted {
             Some(noted) if crc32fast::hash(noted) == self.sum => None,
-            Some(_) => Some("events in it were changed, and those that cannot be read are left out. Nothing has to be done".to_owned()),
+            Some(_) => Some(
+                "some of its bytes have changed; events that cannot be read are left out. \
+                 Nothing has to be done"
+                    .to_owned(),
+            ),
             None => Some(format!(
-                "it has {} bytes of at least {}, so its last events are lost. Nothing has to be done",
+                "it has only {} bytes and should have at least {}, so its last events are lost. Nothing has \
+                 to be done",
                 text.len(),
                 self.bytes
             )),

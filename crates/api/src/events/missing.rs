@@ -46,7 +46,7 @@ impl EventLog {
     pub fn add_missing(&self, events: Vec<NewEvent>, dry_run: bool) -> io::Result<AddedEvents> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut *file else {
-            return Err(io::Error::other("no events are kept here (api.events_bytes)"));
+            return Err(io::Error::other("this server keeps no events (api.events_bytes is 0)"));
         };
         let mut added = AddedEvents::default();
         let mut new = self.unknown(events, &mut added);

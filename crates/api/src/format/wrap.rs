@@ -29,7 +29,7 @@ impl Wrapping {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$' | b'[' | b']'))
         {
-            return Err(ApiError::Invalid(format!("jsonp={} is no name of a function", quoted(name))));
+            return Err(ApiError::Invalid(format!("jsonp={} is not a name of a function", quoted(name))));
         }
         let pretty = params.get("pretty").is_some_and(|text| !text.is_empty());
         Ok(Self { pretty, jsonp: jsonp.map(str::to_owned) })

@@ -30,7 +30,7 @@ pub(crate) async fn plumbago(api: Arc<Api>, request: Request) -> Response {
         "boards" => super::boards::boards(&api).await,
         "explain" => Ok(super::explain::explain(&api, request).await),
         _ => Err(ApiError::Missing(format!(
-            "there is no call {}; there are boards, browse, costs, explain, rules, search and status",
+            "there is no call {}; the calls are boards, browse, costs, explain, rules, search and status",
             quoted(&call)
         ))),
     };
@@ -43,7 +43,7 @@ async fn browse(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> 
     let filter = text(&params, "filter")?;
     let (offset, limit) = (amount(&params, "offset", 0)?, amount(&params, "limit", 200)?);
     if limit > PAGE_MAX {
-        return Err(ApiError::Invalid(format!("limit: at most {PAGE_MAX} children are in a page")));
+        return Err(ApiError::Invalid(format!("limit: a page has at most {PAGE_MAX} children")));
     }
     let listing = match &api.finder {
         Some(_) => found(api, &path, &filter, offset, limit).await?,

@@ -28,7 +28,7 @@ pub(crate) async fn dashboard(api: Arc<Api>, request: Request) -> Response {
         _ => leads_to_page(api.has_page, &request).unwrap_or_else(|| {
             plain(
                 StatusCode::NOT_FOUND,
-                "no dashboards are kept here; Grafana draws them, with this address as its data source\n",
+                "this server keeps no dashboards; use Grafana with this address as its data source\n",
             )
         }),
     }

@@ -36,12 +36,12 @@ pub(crate) async fn events(api: Arc<Api>, request: Request) -> Response {
 /// Stores the event in the request's body.
 async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     if !api.events.is_on() {
-        return Err(ApiError::Forbidden("no events are kept here (api.events_bytes)"));
+        return Err(ApiError::Forbidden("this server keeps no events (api.events_bytes is 0)"));
     }
     api.users.refuse_write(&request)?;
     let body = params::body(request, &api.limits()).await?;
     let malformed =
-        |reason: &dyn std::fmt::Display| ApiError::Invalid(format!("the event is no JSON object{reason}"));
+        |reason: &dyn std::fmt::Display| ApiError::Invalid(format!("the event is not a JSON object{reason}"));
     let fields: Map<String, Value> = match serde_json::from_slice(&body) {
         Ok(Value::Object(fields)) => fields,
         Ok(_) => return Err(malformed(&"")),
@@ -96,7 +96,7 @@ fn text(value: &Value) -> String {
 fn when(value: Option<&Value>, api: &Api) -> Result<i64, ApiError> {
     let Some(value) = value else { return Ok(api.clock.now()) };
     let seconds = value.as_f64().filter(|seconds| (0.0..=WHEN_MAX as f64).contains(seconds));
-    let wrong = || ApiError::Invalid(format!("when={} is no time in seconds", quoted(&value.to_string())));
+    let wrong = || ApiError::Invalid(format!("when={} is not a time in seconds", quoted(&value.to_string())));
     seconds.map(|seconds| seconds as i64).ok_or_else(wrong)
 }
 

@@ -1,6 +1,6 @@
 //! The endpoints of KairosDB and OpenTSDB.
 
-mod body;
+pub(super) mod body;
 mod delete;
 mod read;
 pub(super) mod reading;

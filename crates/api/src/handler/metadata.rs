@@ -51,7 +51,9 @@ async fn read(api: &Api, request: Request) -> Result<Response, ApiError> {
 /// A GET changes one setting, a POST several. As in graphite-web, the status is 200 even if no change was made.
 async fn change(api: &Api, request: Request) -> Result<Response, ApiError> {
     if !api.metadata_writes {
-        return Err(ApiError::Forbidden("settings of metrics are not changed here (api.metadata_writes)"));
+        return Err(ApiError::Forbidden(
+            "this server does not change the settings of metrics (api.metadata_writes)",
+        ));
     }
     api.users.refuse_write(&request)?;
     // A HEAD must change nothing.
@@ -96,7 +98,7 @@ async fn several(api: &Api, request: Request) -> Result<(Vec<Operation>, Wrappin
         (params.get("operations").ok_or_else(missing)?.as_bytes().to_vec(), Wrapping::of(&params)?)
     };
     let malformed = |error: serde_json::Error| {
-        ApiError::Invalid(format!("the operations are no list of objects in JSON: {error}"))
+        ApiError::Invalid(format!("the operations are not a list of objects in JSON: {error}"))
     };
     let operations: Vec<Value> = serde_json::from_slice(&text).map_err(malformed)?;
     // As in graphite-web, an operation that names no metric gives no result.
@@ -107,7 +109,7 @@ fn operation(value: &Value) -> Option<Operation> {
     let metric = value.get("metric")?.as_str()?.to_owned();
     let text = |name: &str| {
         let text = value.get(name).and_then(Value::as_str).map(str::to_owned);
-        text.ok_or_else(|| format!("the operation has no text {name:?}"))
+        text.ok_or_else(|| format!("the operation has no string {name:?}"))
     };
     let change = text("key").and_then(|key| Ok((key, text("value")?)));
     Some(Operation { metric, change })

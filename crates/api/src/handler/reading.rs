@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use plumbago_model::{Series, has_glob};
 use plumbago_render::{Fetch, FetchPlan, Fetched, Source, TimeRange, TimeSeries};
-use plumbago_store::{EventFilter, FetchRequest};
+use plumbago_store::{EventFilter, FetchError, FetchRequest};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::render_params::RenderParams;
@@ -174,14 +174,20 @@ impl<'a> Reading<'a> {
     /// previous one is processed.
     async fn read(&mut self, range: TimeRange, names: Names) -> Result<Vec<Series>, ApiError> {
         let (from, until, now) = (range.from, range.until, self.asked.request.now);
+        let most = self.api.limits().points;
+        let slots_max = most.saturating_sub(self.points);
+        let too_many = |error| match error {
+            FetchError::TooManySlots(_) => beyond("points", "points", most),
+            other => ApiError::from(other),
+        };
         let mut all = Vec::with_capacity(names.len());
         let mut left = names.into_iter();
         let mut next = |part: usize| {
             let names: Names = left.by_ref().take(part).collect();
-            (!names.is_empty()).then_some(FetchRequest { names, from, until, now })
+            (!names.is_empty()).then_some(FetchRequest { names, from, until, now, slots_max })
         };
         let Some(first) = next(FIRST_SERIES) else { return Ok(all) };
-        self.take_in(self.api.source.fetch(&first).await?, &mut all)?;
+        self.take_in(self.api.source.fetch(&first).await.map_err(too_many)?, &mut all)?;
         let mut ahead: VecDeque<(usize, AbortOnDropHandle<_>)> = VecDeque::new();
         let mut part = FIRST_SERIES;
         loop {
@@ -195,7 +201,8 @@ impl<'a> Reading<'a> {
                 ahead.push_back((names, AbortOnDropHandle::new(read)));
             }
             let Some((_, read)) = ahead.pop_front() else { return Ok(all) };
-            let series = read.await.map_err(|_| ApiError::Unavailable("a read was aborted".to_owned()))??;
+            let series = read.await.map_err(|_| ApiError::Unavailable("a read was aborted".to_owned()))?;
+            let series = series.map_err(too_many)?;
             self.take_in(series, &mut all)?;
         }
     }

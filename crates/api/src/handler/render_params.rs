@@ -120,7 +120,7 @@ fn x_files_factor(params: &Params) -> Result<f64, ApiError> {
     let Some(text) = params.get("xFilesFactor") else { return Ok(0.0) };
     match text.trim().parse::<f64>() {
         Ok(factor) if factor.is_finite() => Ok(factor),
-        _ => Err(ApiError::Invalid(format!("xFilesFactor={} is no number", quoted(text)))),
+        _ => Err(ApiError::Invalid(format!("xFilesFactor={} is not a number", quoted(text)))),
     }
 }
 

@@ -46,7 +46,8 @@ async fn trial(api: &Api, rules: &dyn RuleTester, request: Request) -> Result<Va
     let body = params::body(request, &limits).await?;
     let texts: RuleTexts = serde_json::from_slice(&body).map_err(|error| {
         ApiError::Invalid(format!(
-            "the body is not {{\"schemas\": text, \"aggregation\": text}}, of which one may be missing: {error}"
+            "the body must be {{\"schemas\": text, \"aggregation\": text}}; one of the two may be missing: \
+             {error}"
         ))
     })?;
     // This reads settings of all metrics, so it uses the same permits as sweeps over all names.

@@ -108,8 +108,9 @@ pub(super) fn unstored(mut response: Response) -> Response {
 }
 
 fn refusal() -> Response {
-    let text = "the status, the rules and what costs are shown to browsers on the daemon's machine, or with the header \
-                Authorization and admin.token (or the content of the file admin-secret of the data directory) as its bearer token\n";
+    let text = "the status, the rules and the costs are shown only to browsers on the daemon's machine, and \
+                to requests whose header Authorization has admin.token (or the content of the file \
+                admin-secret in the data directory) as its bearer token\n";
     let mut response = plain(StatusCode::UNAUTHORIZED, text);
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response

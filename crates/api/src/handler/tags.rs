@@ -31,7 +31,7 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     if writes && !api.tag_writes {
-        return failed(&ApiError::Forbidden("series are neither tagged nor untagged here (api.tag_writes)"));
+        return failed(&ApiError::Forbidden("this server does not tag or untag series (api.tag_writes)"));
     }
     if writes && let Err(error) = api.users.refuse_write(&request) {
         return failed(&error);
@@ -149,7 +149,7 @@ fn limit(params: &Params, default: usize) -> Result<usize, ApiError> {
         None => Ok(default),
         Some(text) => match text.trim().parse::<i64>() {
             Ok(limit) => Ok(usize::try_from(limit).unwrap_or(usize::MAX)),
-            Err(_) => Err(ApiError::Invalid(format!("limit={} is no whole number", quoted(text)))),
+            Err(_) => Err(ApiError::Invalid(format!("limit={} is not a whole number", quoted(text)))),
         },
     }
 }

@@ -39,8 +39,8 @@ pub enum UsersError {
         /// The problem of the line.
         problem: &'static str,
     },
-    /// The file contains no user.
-    #[error("{} names no user; add one with: htpasswd -B {} NAME", .file.display(), .file.display())]
+    /// The file names nobody.
+    #[error("{} has no users; add one with: htpasswd -B {} NAME", .file.display(), .file.display())]
     Empty {
         /// The path of the file.
         file: PathBuf,
@@ -73,7 +73,7 @@ impl Users {
             let wrong = |problem| UsersError::Line { file: file.to_owned(), line: at + 1, problem };
             let (name, hash) = user(line).map_err(wrong)?;
             if hashes.insert(name.to_owned(), hash.to_owned()).is_some() {
-                return Err(wrong("this name stands in the file already"));
+                return Err(wrong("this name is already in the file"));
             }
         }
         if hashes.is_empty() {
@@ -121,7 +121,7 @@ fn user(line: &str) -> Result<(&str, &str), &'static str> {
         return Err("the name is empty");
     }
     let parts: HashParts =
-        hash.parse().map_err(|_| "the hash is none of bcrypt; set the password anew with htpasswd -B")?;
+        hash.parse().map_err(|_| "the hash is not a bcrypt hash; set the password again with htpasswd -B")?;
     if parts.get_cost() > COST_MAX {
         return Err("the cost of the hash is above 16: each comparison would take many seconds");
     }
@@ -178,7 +178,7 @@ mod tests {
             ("eve:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", "htpasswd -B"),
             ("eve:plain", "htpasswd -B"),
             ("eve:$2y$31$FY4YekFAsbeFE5rTQQbVpe0g1C0k3Lk8ysOxg2g7j6sS5nQn3kO1e", "above 16"),
-            (good.trim(), "stands in the file already"),
+            (good.trim(), "is already in the file"),
         ] {
             let file = file(&format!("{good}{line}\n"));
             let error = Users::read(file.path()).unwrap_err().to_string();

@@ -34,9 +34,9 @@ async fn events_are_noted_and_found() {
 async fn events_that_are_wrong_are_refused() {
     let server = default().await;
     for (body, text) in [
-        ("[]", "the event is no JSON object\n"),
+        ("[]", "the event is not a JSON object\n"),
         ("{}", "the event has no \"what\"\n"),
-        ("{\"what\":\"a\",\"when\":1e300}", "when=\"1e+300\" is no time in seconds\n"),
+        ("{\"what\":\"a\",\"when\":1e300}", "when=\"1e+300\" is not a time in seconds\n"),
         (
             "{\"what\":\"a\",\"tags\":1}",
             "{\"error\":\"\\\"tags\\\" must be an array or space-separated string\"}",
@@ -57,7 +57,10 @@ async fn events_have_limits() {
     let config = Config { events_bytes: ByteSize(0), ..Config::default() };
     let off = start(config, metrics()).await;
     let answer = off.post("/events", "", "{\"what\":\"a\"}").await;
-    assert_eq!((answer.status, answer.text()), (403, "no events are kept here (api.events_bytes)\n"));
+    assert_eq!(
+        (answer.status, answer.text()),
+        (403, "this server keeps no events (api.events_bytes is 0)\n")
+    );
     assert_eq!(off.get("/events/get_data").await.json(), json!([]));
 
     let limits = Limits { points: 100, ..Limits::default() };

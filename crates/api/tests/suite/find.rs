@@ -135,10 +135,10 @@ async fn what_is_wrong_is_named_in_one_line() {
             "query=a&format=xml",
             "format=\"xml\" is not available; use treejson, completer, nodelist, json, pickle, msgpack, carbonapi_v2_pb (protobuf), carbonapi_v3_pb",
         ),
-        ("query=a&leavesOnly=x", "leavesOnly=\"x\" is no whole number"),
+        ("query=a&leavesOnly=x", "leavesOnly=\"x\" is not a whole number"),
         (
             "query=a&from=-1m",
-            "from: \"-1m\" is not a time: m is no unit: write min for minutes or mon for months",
+            "from: \"-1m\" is not a time: m is not a unit: write min for minutes or mon for months",
         ),
     ] {
         let answer = server.get(&format!("/metrics/find?{query}")).await;

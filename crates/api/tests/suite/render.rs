@@ -224,10 +224,10 @@ async fn what_is_wrong_is_named_in_one_line() {
     for (query, text) in [
         (
             "target=a&format=json&from=-1m",
-            "from: \"-1m\" is not a time: m is no unit: write min for minutes or mon for months",
+            "from: \"-1m\" is not a time: m is not a unit: write min for minutes or mon for months",
         ),
         ("target=a&format=json&until=24:00", "until: \"24:00\" is not a time: there is no 24:00"),
-        ("target=a&format=json&now=x", "now: \"x\" is not a time: \"x\" is no day"),
+        ("target=a&format=json&now=x", "now: \"x\" is not a time: \"x\" is not a day"),
         ("target=a&format=json&from=now&until=now", "from and until are the same: the time range is empty"),
         (
             "target=a&format=jsn",
@@ -236,8 +236,8 @@ async fn what_is_wrong_is_named_in_one_line() {
         ("target=a&graphType=bar", "graphType=\"bar\" is not line or pie"),
         ("target=a&width=0", "width=\"0\" is not a number from 1 to 16384"),
         ("target=a&lineMode=x", "lineMode=\"x\" is not slope, staircase or connected"),
-        ("target=a&format=json&xFilesFactor=x", "xFilesFactor=\"x\" is no number"),
-        ("target=a&format=json&cacheTimeout=x", "cacheTimeout=\"x\" is no whole number"),
+        ("target=a&format=json&xFilesFactor=x", "xFilesFactor=\"x\" is not a number"),
+        ("target=a&format=json&cacheTimeout=x", "cacheTimeout=\"x\" is not a whole number"),
         (
             "target=sumSeries(a&format=json",
             "target \"sumSeries(a\": expected , or ) in the arguments of sumSeries at character 12",

@@ -71,7 +71,7 @@ async fn errors_are_json() {
         ("/tags/findSeries?expr=dc", 400, "Invalid tagspec dc"),
         ("/tags/findSeries?expr=dc=", 400, "At least one tagspec must not match the empty string"),
         ("/tags/autoComplete/values", 400, "no tag specified"),
-        ("/tags?limit=x", 400, "limit=\"x\" is no whole number"),
+        ("/tags?limit=x", 400, "limit=\"x\" is not a whole number"),
     ] {
         let answer = server.get(path).await;
         assert_eq!((answer.status, answer.json()), (status, json!({"error": text})), "{path}");
@@ -93,7 +93,7 @@ async fn limits_and_switches_are_named() {
     let server = start(Config { tag_writes: false, ..Config::default() }, Made::default()).await;
     for call in ["tagSeries", "tagMultiSeries", "delSeries"] {
         let answer = server.post(&format!("/tags/{call}"), form, "path=a;b=c").await;
-        let text = "series are neither tagged nor untagged here (api.tag_writes)";
+        let text = "this server does not tag or untag series (api.tag_writes)";
         assert_eq!((answer.status, answer.json()), (403, json!({"error": text})));
     }
     let mut source = Made::default();

@@ -84,7 +84,11 @@ pub(super) const ALL: [Entry; 19] = [
 pub fn parse(text: &str) -> Result<u8, String> {
     let digits = text.trim().trim_start_matches(['H', 'h']);
     let known = |number: &u8| ALL.iter().any(|entry| entry.number == *number);
-    digits.parse().ok().filter(known).ok_or_else(|| format!("{text:?} is no figure; want H1 to H19"))
+    digits
+        .parse()
+        .ok()
+        .filter(known)
+        .ok_or_else(|| format!("{text:?} is not a figure; the figures are H1 to H19"))
 }
 
 #[cfg(test)]

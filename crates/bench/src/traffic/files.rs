@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::pcap::{Capture, Magic, is_capture};
+use super::packet::Magic;
+use super::pcap::{Capture, is_capture};
 use super::text::next_line;
 use super::{Recorded, Skipped, access_log, gzip};
 use crate::BenchError;

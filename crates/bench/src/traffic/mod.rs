@@ -6,6 +6,7 @@
 mod access_log;
 mod files;
 mod gzip;
+mod packet;
 mod pcap;
 mod pcapng;
 mod points;

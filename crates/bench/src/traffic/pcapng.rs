@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use super::pcap::{Link, Order, PACKET_BYTES_MAX};
+use super::packet::{Link, Order, PACKET_BYTES_MAX};
 use super::{Skipped, reason};
 
 /// The type of the block that begins a section. It is the same in both byte orders.

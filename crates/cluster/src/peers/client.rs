@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn points() -> FetchRequest {
-        FetchRequest { names: vec!["a".into()], from: 1, until: 2, now: 3 }
+        FetchRequest { names: vec!["a".into()], from: 1, until: 2, now: 3, slots_max: usize::MAX }
     }
 
     fn all() -> EventQuestion {

@@ -83,7 +83,7 @@ pub fn read_request(bytes: &[u8]) -> Result<FetchRequest, Malformed> {
         names.push(std::str::from_utf8(input.take(length)?).map_err(|_| Malformed)?.into());
     }
     input.end()?;
-    Ok(FetchRequest { names, from, until, now })
+    Ok(FetchRequest { names, from, until, now, slots_max: usize::MAX })
 }
 
 /// Encodes an answer with pending rows.
@@ -247,7 +247,7 @@ mod tests {
             cut in any::<prop::sample::Index>(),
         ) {
             let names = names.iter().map(|name| Arc::from(name.as_str())).collect();
-            let asked = FetchRequest { names, from: times[0], until: times[1], now: times[2] };
+            let asked = FetchRequest { names, from: times[0], until: times[1], now: times[2], slots_max: usize::MAX };
             let bytes = request(&asked);
             let read = read_request(&bytes).unwrap();
             prop_assert_eq!(format!("{asked:?}"), format!("{read:?}"));

@@ -30,7 +30,7 @@ fn rules_files(instance: &Instance, draft: &mut Draft<'_>) {
         let path = directory.join(name);
         match draft.exists(&path) {
             true => draft.text(key, path.to_string_lossy(), at),
-            false => draft.todo(at, format!("{} is not there, so {key} is not set", path.display())),
+            false => draft.todo(at, format!("{} does not exist, so {key} is not set", path.display())),
         }
     }
 }
@@ -121,7 +121,7 @@ fn largest(
                 found = Some((number, key));
             }
             Some(Some(1..) | None) => {}
-            _ => draft.error(key.at(), format!("{:?} is no number above 0", key.value)),
+            _ => draft.error(key.at(), format!("{:?} is not a number above 0", key.value)),
         }
     }
     if let Some((number, key)) = found {

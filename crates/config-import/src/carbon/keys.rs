@@ -40,9 +40,9 @@ const READ_ELSEWHERE: &[&str] = &[
 
 /// Prefixes of keys that Plumbago works without, each with the reason.
 const NOT_NEEDED: Table = &[
-    ("ENABLE_LOGROTATION", "the log goes to standard error; systemd or the container keeps it"),
+    ("ENABLE_LOGROTATION", "the log goes to standard error, where systemd or the container collects it"),
     ("LOG_", "the log goes to standard error, and says nothing about single points or files"),
-    ("PID_DIR", "there is no file with the process id; systemd knows it"),
+    ("PID_DIR", "no PID file is written; systemd knows the process"),
     ("WHITELISTS_DIR", "the lists are named by ingest.whitelist and ingest.blacklist"),
     ("USER", "the systemd unit names the user"),
     ("MAX_UPDATES_PER_SECOND", "points are written in large blocks, so their rate needs no limit"),
@@ -50,7 +50,7 @@ const NOT_NEEDED: Table = &[
     ("WHISPER_", "points are not kept in whisper files"),
     ("CERES_", "points are not kept in ceres files"),
     ("CACHE_METRIC_NAMES_", "all names are in memory"),
-    ("USE_INSECURE_UNPICKLER", "pickles are read without running anything"),
+    ("USE_INSECURE_UNPICKLER", "pickles are read without running any code in them"),
     ("TCP_KEEP", "broken connections are always looked for"),
     ("MAX_QUEUE_SIZE", "each destination has a queue on disk, relay.max_bytes"),
     ("QUEUE_LOW_WATERMARK_PCT", "each destination has a queue on disk, relay.max_bytes"),
@@ -73,7 +73,10 @@ const NO_EQUIVALENT: Table = &[
     ("AMQP_", "points are not read from a message broker"),
     ("BIND_PATTERNS", "points are not read from a message broker"),
     ("MANHOLE_", "there is no shell in the process; ask the admin port"),
-    ("MIN_TIMESTAMP_RESOLUTION", "a point goes to the slot of its time, whatever its time was rounded to"),
+    (
+        "MIN_TIMESTAMP_RESOLUTION",
+        "the slot of a point follows from its time, so its time need not be rounded",
+    ),
     ("MIN_TIMESTAMP_LAG", "points are visible as soon as they are accepted"),
     ("RAVEN_DSN", "errors are not sent to Sentry; see the log and the conditions of /readyz"),
 ];

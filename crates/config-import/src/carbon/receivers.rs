@@ -98,7 +98,7 @@ fn address<'a>(
         Some(key) => match key.value.parse::<u16>() {
             Ok(number) => number,
             Err(_) => {
-                draft.error(key.at(), format!("{:?} is no port", key.value));
+                draft.error(key.at(), format!("{:?} is not a port", key.value));
                 return None;
             }
         },

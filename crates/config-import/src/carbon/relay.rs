@@ -101,7 +101,7 @@ fn rules(instance: &Instance, names_itself: bool, draft: &mut Draft<'_>) {
     let path = instance.conf_dir(draft).join(name);
     let at = instance.text("RELAY_RULES").map_or(instance.at(), Key::at);
     if !draft.exists(&path) {
-        let text = format!("{} is not there, so every destination gets every point", path.display());
+        let text = format!("{} does not exist, so every destination gets every point", path.display());
         return draft.todo(at, text);
     }
     draft.text("relay.rules", path.to_string_lossy(), at);
@@ -123,7 +123,7 @@ fn aggregator(instance: &Instance, draft: &mut Draft<'_>) {
         if draft.exists(&path) {
             draft.text(key, path.to_string_lossy(), at);
         } else if entry.is_some() || name == "AGGREGATION_RULES" {
-            draft.todo(at, format!("{} is not there, so {key} is not set", path.display()));
+            draft.todo(at, format!("{} does not exist, so {key} is not set", path.display()));
         }
     }
     if draft.value("aggregation.rules").is_none() {
@@ -136,7 +136,7 @@ fn aggregator(instance: &Instance, draft: &mut Draft<'_>) {
     if let Some(key) = instance.text("MAX_AGGREGATION_INTERVALS") {
         match key.value.parse() {
             Ok(number @ 1..) => draft.set("aggregation.max_intervals", Value::Number(number), key.at()),
-            _ => draft.error(key.at(), format!("{:?} is no number above 0", key.value)),
+            _ => draft.error(key.at(), format!("{:?} is not a number above 0", key.value)),
         }
     }
     if let Some(key) = instance.text("WRITE_BACK_FREQUENCY") {

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 const MOVE_TRIES: u32 = 20;
 
 /// The reason for refusing a metric that is never at rest.
-const BUSY: &str = "busy: it is being flushed or gets late points all the time; give the same command again";
+const BUSY: &str = "busy: it is being flushed or gets late points all the time; run the same command again";
 
 /// A metric that is being copied. It is held still.
 struct Work {
@@ -223,7 +223,8 @@ impl Engine {
         for (work, known) in works.iter().zip(self.parts().metadata.get(&names).await?) {
             let Some(known) = known else { continue };
             if let Some(why) = known.config.refuses_points_of(&work.head.layout.config) {
-                reports[work.place].refused = format!("settings: {} exists with others: {why}", known.name);
+                reports[work.place].refused =
+                    format!("settings: {} exists with other settings: {why}", known.name);
             }
         }
         Ok(())

@@ -78,7 +78,7 @@ impl Engine {
             }
         }
         let name = left.first().map_or("", |place| copies[*place].from.as_str());
-        let why = format!("read {name}: points of it are on their way to its store all the time");
+        let why = format!("read {name}: some of its points are always being written to the store");
         Err(StoreError::new(ErrorKind::Overloaded, why))
     }
 

@@ -3,7 +3,7 @@
 use plumbago_store::FetchError;
 
 use super::Engine;
-use crate::worker::ShardCommand;
+use crate::command::ShardCommand;
 
 impl Engine {
     /// The number of points that were queued for the shards since the start.

@@ -6,11 +6,11 @@ use plumbago_store::FetchError;
 use tokio::sync::oneshot;
 
 use super::Engine;
+use crate::command::{ShardCommand, ask};
 use crate::router::NameHash;
 use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::ranges::BeginRange;
-use crate::worker::{ShardCommand, ask};
 
 impl Engine {
     /// Asks the shards for the content of the heads of these metrics. The answers are in the same order.

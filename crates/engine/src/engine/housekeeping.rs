@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::{Engine, Inner};
+use crate::command::ShardGauges;
 use crate::memory::{Ceiling, Progress, Quiet, Sample};
 use crate::quotas::QuotaWatch;
 use crate::recover::StartError;
 use crate::refusals::Refusals;
-use crate::worker::ShardGauges;
 
 impl Engine {
     /// Starts a thread that compares memory with its ceiling until the shards end. It does not run on the
@@ -49,7 +49,8 @@ impl Engine {
             Some(why) => parts.conditions.begin(
                 "journal",
                 format!(
-                    "the journal takes no points, so reading from senders pauses: {why}; make room on its disk \
+                    "the journal accepts no points, so reading from senders pauses: {why}; make room on its \
+                     disk \
                      (journal.min_free_bytes) or raise journal.max_bytes"
                 ),
             ),
@@ -68,8 +69,8 @@ impl Engine {
                 "late_points",
                 format!(
                     "{points} late points wait in the journal, because more of them arrived than the store has taken \
-                     since; the journal keeps its files until they are stored, up to journal.max_bytes; see to the \
-                     store, or send fewer points of the past at a time"
+                     since; the journal keeps its files until they are stored, up to journal.max_bytes; \
+                     check the store, or send old points at a lower rate"
                 ),
             ),
         }

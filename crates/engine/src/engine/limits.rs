@@ -8,10 +8,10 @@ use plumbago_model::rules::QuotaRules;
 use plumbago_store::{FetchError, MetaPage, StoreError};
 
 use super::Engine;
+use crate::command::{ShardCommand, ask};
 use crate::config::CreateLimit;
 use crate::quotas::{Generation, Quotas};
 use crate::shard::quota::Decision;
-use crate::worker::{ShardCommand, ask};
 
 /// Number of metrics in one page of the metadata scan.
 const PAGE: usize = 10_000;

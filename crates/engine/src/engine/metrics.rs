@@ -7,8 +7,8 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{FetchError, MetricMeta};
 
 use super::Engine;
+use crate::command::ShardCommand;
 use crate::shard::live::Adopted;
-use crate::worker::ShardCommand;
 
 impl Engine {
     /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has

@@ -18,6 +18,7 @@ use plumbago_telemetry::{Conditions, Damage, Registry};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::checkpoint::CheckpointFile;
+use crate::command::{ShardCommand, ShardGauges, ask};
 use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::memory::Allowance;
@@ -31,7 +32,6 @@ use crate::shard::read::HeadQuery;
 use crate::stats::{Stats, store_call};
 use crate::worker::create::{self, Creates};
 use crate::worker::flusher::StoreTrouble;
-use crate::worker::{ShardCommand, ShardGauges, ask};
 
 mod activity;
 mod histories;

@@ -14,7 +14,8 @@ pub enum ChangeError {
     /// The stored values would have another meaning under the new method.
     #[error(
         "{name:?} cannot change from {from} to {to}: its stored windows were made by {from}, and {to} would read them \
-         wrongly; average, sum and avg_zero can change into each other, and a metric with one retention into any"
+         wrongly; average, sum and avg_zero can change into each other, and a metric with only one stage \
+         can change to any method"
     )]
     Windows {
         /// The name of the metric.

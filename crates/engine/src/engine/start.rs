@@ -115,7 +115,7 @@ impl Engine {
     fn unfit(&self, found: &CheckpointFile) -> Result<Option<&'static str>, StartError> {
         let parts = &self.0.parts;
         let why = if !parts.flush.capabilities().keeps_checkpoints {
-            "the store keeps no note of it"
+            "the store has no record of it"
         } else if parts.flush.checkpoint()? != Some(found.header.stamp) {
             "the store was changed since"
         } else if parts.journal.segments() != found.header.segments {

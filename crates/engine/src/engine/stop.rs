@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 
 use super::{Engine, Inner};
 use crate::checkpoint::{self, CheckpointError, Content, Header, ShardHeader};
+use crate::command::{ShardCommand, StopOrder, Stopped};
 use crate::ledger::Ledger;
 use crate::shard::{NUMBER_BITS, Shard};
-use crate::worker::{ShardCommand, StopOrder, Stopped};
 
 /// How long a stop waits until no metric is being changed in the metadata store and in heads. After this time
 /// it continues without a checkpoint.
@@ -46,7 +46,8 @@ impl Engine {
         {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "cannot note how many points state rows hold"
+                "cannot save the number of points in the state rows; nothing is lost, but if these rows are damaged \
+                 later, a start cannot say how many points are lost with them"
             );
         }
         self.sync_and_drop().await;

@@ -20,11 +20,11 @@ mod change;
 mod checkpoint;
 mod copy;
 mod history;
+mod known;
 mod late;
 mod quotas;
 mod ranges;
 mod settings;
-mod weights;
 
 const START: i64 = 1_700_000_000;
 /// A timeout for stops that must complete.
@@ -149,7 +149,14 @@ impl World {
                 x_files_factor: 0.0,
             })
         };
-        let configs = [("sum", config("sum")), ("max", config("max")), ("", config("average"))];
+        let long =
+            MetricConfig { retention: "1s:100d".parse().unwrap(), ..MetricConfig::clone(&config("sum")) };
+        let configs = [
+            ("sum", config("sum")),
+            ("max", config("max")),
+            ("long", Arc::new(long)),
+            ("", config("average")),
+        ];
         let creations = Arc::clone(&self.creations);
         let parts = EngineParts {
             clock: Arc::clone(&clock),
@@ -208,7 +215,7 @@ fn batch<'a>(names: impl IntoIterator<Item = &'a String>, timestamp: i64, value:
 async fn values(engine: &Engine, names: &[String], seconds: i64) -> Vec<Vec<f64>> {
     let now = engine.0.parts.clock.now();
     let names = names.iter().map(|name| Arc::from(name.as_str())).collect();
-    let request = FetchRequest { names, from: now - seconds, until: now, now };
+    let request = FetchRequest { names, from: now - seconds, until: now, now, slots_max: usize::MAX };
     let series = engine.reader().fetch(&request).await.unwrap();
     let known = |series: Series| series.values.into_iter().filter(|value| !value.is_nan()).collect();
     series.into_iter().map(known).collect()

@@ -19,11 +19,12 @@ pub(super) async fn histories(engine: &Engine, names: &[&str]) -> Result<Vec<Opt
         let mut stages = Vec::new();
         for stage in meta.config.retention.stages() {
             let from = now - stage.duration() as i64;
-            let request = FetchRequest { names: vec![Arc::from(*name)], from, until: now, now };
+            let request =
+                FetchRequest { names: vec![Arc::from(*name)], from, until: now, now, slots_max: usize::MAX };
             let series = plumbago_store::SeriesSource::fetch(&engine.reader(), &request).await;
             let series = series.map_err(|error| match error {
                 FetchError::Store(error) => error,
-                FetchError::Stopping => stopping(error),
+                other => stopping(other),
             })?;
             let points = series.into_iter().flat_map(|series| {
                 let (start, step) = (series.start, i64::from(series.step));

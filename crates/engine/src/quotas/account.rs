@@ -163,7 +163,7 @@ impl Account {
                 used,
                 name,
                 suppressed,
-                "a quota {what} a point: {} reached its limit",
+                "a quota {what} a point, because a directory has reached the limit {}",
                 limited.key()
             );
         }

@@ -6,15 +6,15 @@ use super::{Limited, QuotaUse, Quotas};
 
 /// The exported metrics: name, kind and help text.
 const METRICS: [(&str, &str, &str); 6] = [
-    ("plumbago_quota_limit", "gauge", "What a quota allows each of its directories"),
-    ("plumbago_quota_used", "gauge", "What the directory uses that uses most of a quota"),
-    ("plumbago_quota_used_together", "gauge", "What all directories of a quota use together"),
-    ("plumbago_quota_directories", "gauge", "Directories that a quota counts for"),
+    ("plumbago_quota_limit", "gauge", "The limit of a quota for each of its directories"),
+    ("plumbago_quota_used", "gauge", "The use of the directory that uses the most of a quota"),
+    ("plumbago_quota_used_together", "gauge", "The use of all directories of a quota together"),
+    ("plumbago_quota_directories", "gauge", "Directories to which a quota applies"),
     ("plumbago_quota_full_directories", "gauge", "Directories of a quota that are at one of its limits"),
     (
         "plumbago_quota_refused_points_total",
         "counter",
-        "Points that a quota has refused, or would have with dry_run",
+        "Points that a quota has refused; with dry_run, points that it would have refused",
     ),
 ];
 

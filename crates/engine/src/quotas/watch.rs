@@ -57,8 +57,8 @@ impl QuotaWatch {
         self.conditions.begin(
             QUOTA,
             format!(
-                "points are refused (quota): {}{more}; raise the limit in the file of quotas.rules and reload, delete \
-                 metrics, or see to their sender (`plumbago du {}` shows use and limits)",
+                "points are refused (quota): {}{more}; raise the limit in the file of quotas.rules and \
+                 reload, delete metrics, or correct their sender (`plumbago du {}` shows use and limits)",
                 named.join(", "),
                 if first.directory == "/" { "*" } else { &first.directory }
             ),

@@ -2,6 +2,7 @@
 //! order no point is missed, because a slot leaves its head only after it is in the store.
 
 mod explain;
+mod known;
 mod metadata_fallback;
 mod pending;
 
@@ -14,16 +15,16 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 use plumbago_model::{Aggregation, Series, Window};
 use plumbago_store::{
-    Column, FetchError, FetchRequest, MetadataStore, PeerAnswer, PeerRows, Peers, PointStore, Provenance,
-    ReadRequest, RowCount, SeriesSource, SlotRange, StoreError, Weighted, pending_by_range,
+    Column, FetchError, FetchRequest, KnownSlots, MetadataStore, PeerAnswer, PeerRows, Peers, PointStore,
+    Provenance, ReadRequest, RowCount, SeriesSource, SlotRange, StoreError, pending_by_range,
 };
 use plumbago_telemetry::Histogram;
 use tokio::sync::mpsc;
 
+use crate::command::{ShardCommand, ask};
 use crate::read::metadata_fallback::MetadataFallback;
 use crate::router::{NameHash, Router};
 use crate::shard::read::{HeadAnswer, HeadQuery};
-use crate::worker::{ShardCommand, ask};
 
 /// Largest number of metrics in one command, so that a shard's points do not wait long for it.
 const QUERY_METRICS: usize = 512;
@@ -166,8 +167,21 @@ impl Reader {
     /// rows of peers are merged into the columns and also returned; their range number is the position of the
     /// metric's first range.
     async fn gather(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
-        let (answers, peer_rows) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
-        let answers = answers?;
+        let answers = self.ask_all_heads(request).await?;
+        if slots(&answers) > request.slots_max as u64 {
+            return Err(FetchError::TooManySlots(request.slots_max));
+        }
+        let peer_rows = self.ask_peers(request).await;
+        self.read_parts(&request.names, answers, peer_rows).await
+    }
+
+    /// Reads the store for the metrics that have an answer.
+    async fn read_parts(
+        &self,
+        names: &[Arc<str>],
+        answers: Vec<Option<HeadAnswer>>,
+        peer_rows: Vec<PeerAnswer>,
+    ) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let mut wanted = ReadRequest::default();
         let mut answering = Vec::with_capacity(answers.len());
         for (place, answer) in answers.iter().enumerate() {
@@ -178,18 +192,28 @@ impl Reader {
             wanted.ranges.extend(window_ranges(answer));
         }
         wanted.peers = pending_by_range(peer_rows, &answering);
-        let started = Instant::now();
-        let columns = self.store.read(&wanted).await;
-        self.store_seconds.record(started.elapsed());
-        let mut columns = columns?.into_iter();
+        let mut columns = self.read_store(&wanted).await?.into_iter();
         let part = |(name, answer): (&Arc<str>, Option<HeadAnswer>)| {
             let answer = answer?;
             let column = columns.next().unwrap_or_default();
             let first_window = window_ranges(&answer).and_then(|_| columns.next());
             Some(Part { name: Arc::clone(name), answer, column, first_window })
         };
-        Ok((request.names.iter().zip(answers).filter_map(part).collect(), wanted.peers))
+        Ok((names.iter().zip(answers).filter_map(part).collect(), wanted.peers))
     }
+
+    /// Reads the store and records how long that takes.
+    async fn read_store(&self, wanted: &ReadRequest) -> Result<Vec<Column>, StoreError> {
+        let started = Instant::now();
+        let columns = self.store.read(wanted).await;
+        self.store_seconds.record(started.elapsed());
+        columns
+    }
+}
+
+/// The number of slots of all answers together.
+fn slots(answers: &[Option<HeadAnswer>]) -> u64 {
+    answers.iter().flatten().map(|answer| u64::from(answer.slots.1 - answer.slots.0)).sum()
 }
 
 #[async_trait]
@@ -203,13 +227,8 @@ impl SeriesSource for Reader {
         Ok(self.gather(request).await?.0.into_iter().map(series).collect())
     }
 
-    async fn fetch_weighted(&self, request: &FetchRequest) -> Result<Vec<Weighted>, FetchError> {
-        let weighted = |part: Part| {
-            let Part { name, answer, mut column, first_window } = part;
-            let (values, weights) = weighed(&answer, &mut column, first_window);
-            Weighted { series: series_of(name, &answer, values), weights }
-        };
-        Ok(self.gather(request).await?.0.into_iter().map(weighted).collect())
+    async fn fetch_known(&self, request: &FetchRequest) -> Result<Vec<KnownSlots>, FetchError> {
+        self.known(request).await
     }
 
     async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
@@ -246,29 +265,6 @@ pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Opti
     }
     column.merge_writers(answer.layout.config.aggregation);
     finish(answer, column)
-}
-
-/// Like [`merge`], but xFilesFactor hides no value, and each value of a coarse stage is accompanied by the
-/// sum and the number of its points.
-fn weighed(
-    answer: &HeadAnswer,
-    column: &mut Column,
-    first_window: Option<Column>,
-) -> (Vec<f64>, Vec<(f64, u32)>) {
-    if answer.stage == 0 {
-        return (merge(answer, column, first_window), Vec::new());
-    }
-    overlay(answer, column, first_window);
-    let method = answer.layout.config.aggregation;
-    column.merge_writers(method);
-    let slots = answer.layout.per[answer.stage - 1];
-    let windows = column.values.iter().zip(&column.counts);
-    let weighed = |(value, count): (&f64, &RowCount)| {
-        let window = Window { value: *value, count: count.of_window() };
-        let sum = if window.count == 0 { 0.0 } else { method.sum_of(window) };
-        (method.finish(window, slots), (sum, window.count))
-    };
-    windows.map(weighed).unzip()
 }
 
 /// Replaces stored slots by those of the head.

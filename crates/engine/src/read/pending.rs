@@ -1,9 +1,11 @@
 //! Points that this process has accepted and that other readers do not yet find in the store.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plumbago_store::{Column, FetchError, FetchRequest, PendingRows, ReadRequest, RowCount, WindowRow};
 
+use crate::read::known::{cut, group_len};
 use crate::read::{Reader, overlay, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 
@@ -16,10 +18,30 @@ impl Reader {
     /// If the store or the spool cannot be read, or if the engine was stopped.
     pub async fn pending(&self, request: &FetchRequest) -> Result<Vec<PendingRows>, FetchError> {
         let answers = self.ask_heads(request).await?;
-        let known: Vec<(usize, HeadAnswer)> =
-            answers.into_iter().enumerate().filter_map(|(place, answer)| Some((place, answer?))).collect();
+        let mut all: Vec<PendingRows> = Vec::new();
+        for group in groups(&pieces(&answers)) {
+            let parts: Vec<_> = parts(&answers, group);
+            for ((place, answer), rows) in parts.iter().zip(self.pending_of(&parts).await?) {
+                match all.last_mut() {
+                    Some(last) if last.name_index == *place as u32 => last.rows.extend(rows),
+                    _ if rows.is_empty() => {}
+                    _ => {
+                        let (stage, stage_index) = (answer.layout.stage(answer.stage), answer.stage as u8);
+                        all.push(PendingRows { name_index: *place as u32, stage, stage_index, rows });
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The pending rows of each of these answers.
+    async fn pending_of(
+        &self,
+        answers: &[(usize, HeadAnswer)],
+    ) -> Result<Vec<Vec<(u32, WindowRow)>>, FetchError> {
         let ranges = |of: &dyn Fn(&HeadAnswer) -> Option<_>| ReadRequest {
-            ranges: known.iter().filter_map(|(_, answer)| of(answer)).collect(),
+            ranges: answers.iter().filter_map(|(_, answer)| of(answer)).collect(),
             ..ReadRequest::default()
         };
         let on_its_way = self.store.read_pending(&ranges(&|answer| Some(stage_range(answer)))).await?;
@@ -30,16 +52,11 @@ impl Reader {
             false => self.store.read(&of_windows).await?,
         }
         .into_iter();
-        let mut all = Vec::new();
-        for ((place, answer), column) in known.iter().zip(on_its_way) {
+        let rows = answers.iter().zip(on_its_way).map(|((_, answer), column)| {
             let first_window = window_ranges(answer).and_then(|_| first_windows.next());
-            let rows = rows(answer, column, first_window);
-            if !rows.is_empty() {
-                let (stage, stage_index) = (answer.layout.stage(answer.stage), answer.stage as u8);
-                all.push(PendingRows { name_index: *place as u32, stage, stage_index, rows });
-            }
-        }
-        Ok(all)
+            rows(answer, column, first_window)
+        });
+        Ok(rows.collect())
     }
 
     /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of
@@ -55,25 +72,21 @@ impl Reader {
         now: i64,
         points_max: usize,
     ) -> Result<Option<Vec<RawPoints>>, FetchError> {
-        let request = FetchRequest { names: names.to_vec(), from: now, until: now, now };
+        let request =
+            FetchRequest { names: names.to_vec(), from: now, until: now, now, slots_max: usize::MAX };
         let answers = self.ask_heads_for(&request, true).await?;
         let mut all = vec![RawPoints::new(); names.len()];
         let mut left = points_max;
-        let known: Vec<(usize, HeadAnswer)> =
-            answers.into_iter().enumerate().filter_map(|(place, answer)| Some((place, answer?))).collect();
-        let mut rest = known.as_slice();
-        while let Some((part, after)) =
-            rest.split_at_checked(slots_at_once(rest)).filter(|(p, _)| !p.is_empty())
-        {
-            rest = after;
-            let on_its_way = self.on_its_way(part.iter().map(|(_, answer)| answer)).await?;
-            for ((place, answer), column) in part.iter().zip(on_its_way) {
+        for group in groups(&pieces(&answers)) {
+            let parts: Vec<_> = parts(&answers, group);
+            let on_its_way = self.on_its_way(parts.iter().map(|(_, answer)| answer)).await?;
+            for ((place, answer), column) in parts.iter().zip(on_its_way) {
                 let points = raw_points(answer, &column);
                 left = match left.checked_sub(points.len()) {
                     Some(left) => left,
                     None => return Ok(None),
                 };
-                all[*place] = points;
+                all[*place].extend(points);
             }
         }
         Ok(Some(all))
@@ -96,17 +109,34 @@ impl Reader {
 /// Raw points of a metric: time in seconds since the epoch, and value.
 pub type RawPoints = Vec<(u32, f64)>;
 
-/// About how many slots one read of pending rows covers. Each slot takes 8 bytes during the read.
-const SLOTS_AT_ONCE: u64 = 1 << 20;
+/// A part of the slots of the answer at a position.
+type Piece = (usize, Range<u32>);
 
-/// How many of these answers one read covers: at least one, unless there are none.
-fn slots_at_once(answers: &[(usize, HeadAnswer)]) -> usize {
-    let mut slots = 0;
-    let fits = |(_, answer): &&(usize, HeadAnswer)| {
-        slots += u64::from(answer.slots.1 - answer.slots.0);
-        slots <= SLOTS_AT_ONCE
-    };
-    answers.iter().take_while(fits).count().max(1).min(answers.len())
+/// All answers, in pieces that are not too long for one read.
+fn pieces(answers: &[Option<HeadAnswer>]) -> Vec<Piece> {
+    let known = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
+    known
+        .flat_map(|(place, answer)| {
+            let (first, end) = answer.slots;
+            cut(Vec::from_iter([first..end]), answer.slots).map(move |slots| (place, slots))
+        })
+        .collect()
+}
+
+/// The pieces of one read after the other.
+fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    let mut rest = pieces;
+    std::iter::from_fn(move || {
+        let (group, after) = rest.split_at_checked(group_len(rest)).filter(|(group, _)| !group.is_empty())?;
+        rest = after;
+        Some(group)
+    })
+}
+
+/// The parts of the answers that these pieces stand for.
+fn parts(answers: &[Option<HeadAnswer>], group: &[Piece]) -> Vec<(usize, HeadAnswer)> {
+    let part = |(place, slots): &Piece| Some((*place, answers[*place].as_ref()?.part(slots)));
+    group.iter().filter_map(part).collect()
 }
 
 /// The raw slots of a column. Where the head has a slot, its value is used.

@@ -1,5 +1,6 @@
 //! Reads from heads.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plumbago_model::{MetricId, Window};
@@ -50,7 +51,26 @@ impl HeadAnswer {
         Some(Self { id, layout, stage, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 })
     }
 
-    /// The answer without points for the whole raw stage. It extends to slot `newest` if that is after `now`.
+    /// The part of this answer in a range of its slots.
+    pub(crate) fn part(&self, slots: &Range<u32>) -> Self {
+        let raw = match self.stage {
+            0 => self.raw.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect(),
+            _ => self.raw.clone(),
+        };
+        let windows = self.windows.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect();
+        let layout = Arc::clone(&self.layout);
+        Self {
+            id: self.id,
+            layout,
+            stage: self.stage,
+            slots: (slots.start, slots.end),
+            raw,
+            windows,
+            base: self.base,
+        }
+    }
+
+    /// The answer without points for the whole raw stage, up to slot `newest` if that is after `now`.
     fn whole_raw(id: MetricId, layout: Arc<MetricLayout>, now: i64, newest: u32) -> Self {
         let resolution = i64::from(layout.raw.resolution);
         let slot = |time: i64| u32::try_from(time.max(0) / resolution).unwrap_or(u32::MAX - 1);

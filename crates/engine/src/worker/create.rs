@@ -11,6 +11,7 @@ use plumbago_store::{MetadataStore, MetricMeta};
 use plumbago_telemetry::{Conditions, Throttle, with_causes};
 use tokio::sync::mpsc;
 
+use crate::command::ShardCommand;
 use crate::config::CreateLimit;
 use crate::memory::Allowance;
 use crate::quotas::{Places, Quotas};
@@ -18,7 +19,6 @@ use crate::recover::numbers::FreeNumbers;
 use crate::refusal::NameCheck;
 use crate::shard::creation::{ConfigFor, CreateGate, NewMetric};
 use crate::stats::{Reject, Stats};
-use crate::worker::ShardCommand;
 
 /// The condition that holds while new metrics cannot be written to the metadata store.
 pub(crate) const UNWRITTEN: &str = "new_metrics";

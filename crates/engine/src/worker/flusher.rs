@@ -15,12 +15,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 
+use crate::command::ShardCommand;
 use crate::late::LateWorks;
 use crate::late::close::{self, Closing};
 use crate::late::rounds::Budget;
 use crate::shard::jobs::{Done, FlushJob, Job};
 use crate::stats::Stats;
-use crate::worker::ShardCommand;
 
 /// Commits the jobs of one shard.
 pub(crate) struct Flusher {

@@ -1,7 +1,6 @@
 //! The threads of a shard and the queues between them: the worker, which owns the shard, and its two
 //! flushers. Also the task that creates metrics for all shards.
 
-pub(crate) mod command;
 pub(crate) mod create;
 mod flush_all;
 pub(crate) mod flusher;
@@ -9,5 +8,4 @@ mod flushing;
 mod run;
 mod stop;
 
-pub(crate) use command::{ShardCommand, ShardGauges, StopOrder, Stopped, ask};
 pub(crate) use run::{Progress, ShardWorker};

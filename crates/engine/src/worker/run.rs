@@ -11,9 +11,9 @@ use plumbago_model::Clock;
 use plumbago_telemetry::Throttle;
 use tokio::sync::{mpsc, oneshot};
 
-use super::command::{ShardCommand, ShardGauges, StopOrder};
 use super::create::Gate;
 use super::flush_all::FlushAll;
+use crate::command::{ShardCommand, ShardGauges, StopOrder};
 use crate::router::{NameHash, ShardBatch};
 use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::head_state::LifeEvent;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::command::Stopped;
 use super::flush_all::FlushAll;
 use super::run::ShardWorker;
+use crate::command::Stopped;
 use crate::shard::Shard;
 
 impl ShardWorker {

@@ -64,7 +64,7 @@ impl Fields<'_> {
     /// The value of a key. If a key was set several times, its last value counts, as in Python.
     fn get(&self, key: &str) -> Result<Node, NoRequest> {
         let Kind::Dict(mut entries) = self.tree.kind(self.tree.root()) else {
-            return Err(lacking("the request is no dictionary".to_owned()));
+            return Err(lacking("the request is not a dictionary".to_owned()));
         };
         let mut found = None;
         while let (Some(name), Some(value)) = (entries.next(), entries.next()) {
@@ -78,14 +78,14 @@ impl Fields<'_> {
     fn text(&self, key: &str) -> Result<String, NoRequest> {
         let text = self.tree.text(self.get(key)?);
         let text = text.and_then(|text| String::from_utf8(text.into_owned()).ok());
-        text.ok_or_else(|| lacking(format!("{key:?} of the request is no text")))
+        text.ok_or_else(|| lacking(format!("{key:?} of the request is not a string")))
     }
 
     /// The metrics of a bulk request. A pickle may refer to the same text very often, so each text is read
     /// only once.
     fn metrics(&self, metrics_max: usize) -> Result<Request, NoRequest> {
         let Kind::Sequence(nodes) = self.tree.kind(self.get("metrics")?) else {
-            return Err(lacking("\"metrics\" of the request is no list".to_owned()));
+            return Err(lacking("\"metrics\" of the request is not a list".to_owned()));
         };
         let (mut places, mut names) = (HashSet::new(), Vec::new());
         let mut seen: HashSet<Arc<str>> = HashSet::new();
@@ -95,7 +95,7 @@ impl Fields<'_> {
             }
             let text = self.tree.text(node).and_then(|text| String::from_utf8(text.into_owned()).ok());
             let Some(text) = text else {
-                return Err(lacking("one of the \"metrics\" is no text".to_owned()));
+                return Err(lacking("one of the \"metrics\" is not a string".to_owned()));
             };
             let name: Arc<str> = text.into();
             if seen.insert(Arc::clone(&name)) {

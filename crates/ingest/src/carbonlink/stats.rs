@@ -41,8 +41,7 @@ impl Stats {
                 registry.counter("plumbago_carbonlink_requests_total", help, &[("type", kind)])
             }),
             refused: Refused::ALL.map(|(_, reason)| {
-                let help =
-                    "requests on the carbonlink port that were not answered, or with an error, by the reason";
+                let help = "requests on the carbonlink port that got no answer or an error, by the reason";
                 registry.counter("plumbago_carbonlink_refused_total", help, &[("reason", reason)])
             }),
             samples: [const { Throttle::new(SAMPLE_EVERY_MS) }; Refused::ALL.len()],

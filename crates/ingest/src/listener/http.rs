@@ -194,7 +194,7 @@ impl Requests {
             if !self.shared.push(intake.points, self.stats()).await {
                 answer.refused[Reject::Overflow as usize] += points;
                 answer.status = StatusCode::SERVICE_UNAVAILABLE;
-                answer.error = Some("the engine takes no points now".into());
+                answer.error = Some("the engine accepts no points now".into());
                 return answer;
             }
             answer.accepted += points;

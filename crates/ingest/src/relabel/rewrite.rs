@@ -115,7 +115,7 @@ fn section_of(name: &str) -> Result<Section, String> {
     match name.to_lowercase().as_str() {
         "pre" => Ok(Section::Pre),
         "post" => Ok(Section::Post),
-        _ => Err(format!("[{name}] is not known; rules stand under [pre] or [post]")),
+        _ => Err(format!("[{name}] is not known; rules must be under [pre] or [post]")),
     }
 }
 

@@ -8,7 +8,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use super::Entry;
 use crate::json::{Key, Scalar};
 use crate::kairos::pair::{Pair, Pairs};
-use crate::point::{Number, Reason};
+use crate::number::Number;
+use crate::point::Reason;
 use crate::tags::Tags;
 
 /// Reads a line.

@@ -7,7 +7,8 @@ use serde::de::{IgnoredAny, MapAccess};
 use super::pair::{Pair, Pairs};
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar};
-use crate::point::{Mark, Number, Points, Reason};
+use crate::number::Number;
+use crate::point::{Mark, Points, Reason};
 use crate::tags::{Tags, shortened};
 
 /// Reads a body: one metric or an array of them, each with points. Bad points are refused one by one, and the
@@ -126,7 +127,7 @@ fn add(points: &mut Points, time: &Scalar<'_>, value: &mut Scalar<'_>) -> Result
     };
     points.add(time, value).map_err(|reason| match reason {
         Reason::Timestamp => (reason, "timestamp must not be negative."),
-        Reason::Future => (reason, "timestamp lies beyond the year 2106."),
+        Reason::Future => (reason, "timestamp is after the year 2106."),
         reason => (reason, "value must be finite."),
     })
 }

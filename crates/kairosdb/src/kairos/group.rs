@@ -34,7 +34,9 @@ impl GroupBy {
     /// The error says what is wrong with it.
     pub(super) fn of(value: &Value) -> Result<Self, String> {
         let Value::Object(group) = value else { return Err("must be an object.".to_owned()) };
-        match group.get("name").and_then(Value::as_str).unwrap_or_default() {
+        let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
+        only(name, group)?;
+        match name {
             "tag" => Ok(Self::Tag(texts(group)?)),
             "time" => {
                 let size = group.get("range_size").ok_or("range_size may not be empty.")?;
@@ -135,6 +137,23 @@ fn elapsed(ms: i64, start_ms: i64, size: Duration) -> i64 {
     }
     let unit = if size.unit == Unit::Years { 52 * Unit::Weeks.millis() } else { size.unit.millis() };
     (ms - start_ms) / size.value.saturating_mul(unit).max(1)
+}
+
+/// Refuses a property that a grouping does not have, as KairosDB does.
+fn only(name: &str, group: &Map<String, Value>) -> Result<(), String> {
+    let known: &[&str] = match name {
+        "tag" => &["tags"],
+        "time" => &["range_size", "group_count"],
+        "value" => &["range_size"],
+        "bin" => &["bins"],
+        _ => return Ok(()),
+    };
+    match group.keys().find(|key| *key != "name" && !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "Property '{key}' was specified for object '{name}' but no matching setter was found"
+        )),
+    }
 }
 
 fn texts(group: &Map<String, Value>) -> Result<Vec<String>, String> {

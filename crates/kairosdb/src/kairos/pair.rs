@@ -14,7 +14,7 @@ impl<'de, F: FnMut(Pair<'de>)> DeserializeSeed<'de> for Pairs<F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -23,6 +23,11 @@ impl<'de, F: FnMut(Pair<'de>)> Visitor<'de> for Pairs<F> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an array of datapoints")
+    }
+
+    /// An empty list in the language of some senders.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
@@ -54,6 +59,11 @@ impl<'de> Deserialize<'de> for Pair<'de> {
                 f.write_str("an array of a timestamp and a value")
             }
 
+            /// Refused like an empty array, so that the points after it count.
+            fn visit_unit<E>(self) -> Result<Pair<'de>, E> {
+                Ok(Pair { time: Scalar::Null, value: Scalar::Null, kind: None, len: 0 })
+            }
+
             #[inline]
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Pair<'de>, A::Error> {
                 let mut pair = Pair { time: Scalar::Null, value: Scalar::Null, kind: None, len: 0 };
@@ -68,6 +78,6 @@ impl<'de> Deserialize<'de> for Pair<'de> {
                 Ok(pair)
             }
         }
-        deserializer.deserialize_seq(Elements)
+        deserializer.deserialize_any(Elements)
     }
 }

@@ -138,6 +138,8 @@ impl Metric {
         let Value::Object(metric) = metric else { return Err("must be an object.".to_owned()) };
         let name = match metric.get("name") {
             Some(Value::String(name)) if !name.is_empty() => name.clone(),
+            // KairosDB reads them as text.
+            Some(number @ (Value::Number(_) | Value::Bool(_))) => number.to_string(),
             _ => return Err("name may not be empty".to_owned()),
         };
         let list = |key: &str| -> Result<Vec<&Value>, String> {
@@ -154,12 +156,14 @@ impl Metric {
                 usize::try_from(number(limit).ok_or("limit is not a number.")?).unwrap_or(0)
             }
         };
-        let descending =
-            match metric.get("order").and_then(Value::as_str).map(str::to_ascii_lowercase).as_deref() {
-                None | Some("asc") => false,
+        let descending = match metric.get("order") {
+            None | Some(Value::Null) => false,
+            Some(order) => match order.as_str().map(str::to_ascii_lowercase).as_deref() {
+                Some("asc") => false,
                 Some("desc") => true,
-                Some(_) => return Err("order must be either 'asc' or 'desc'".to_owned()),
-            };
+                _ => return Err("order must be either 'asc' or 'desc'".to_owned()),
+            },
+        };
         let aggregator = |(at, value): (usize, &Value)| {
             Aggregator::of(value).map_err(|text| format!("aggregators[{at}].{text}"))
         };
@@ -265,7 +269,7 @@ fn edge(query: &Map<String, Value>, edge: &str, now_ms: i64) -> Result<Option<i6
         None | Some(Value::Null) => Ok(None),
         Some(relative) => {
             let duration = at_least(0, relative).map_err(|text| format!("{edge}_relative.{text}"))?;
-            let beyond = || format!("{edge}_relative lies beyond all time");
+            let beyond = || format!("{edge}_relative is outside of the calendar");
             duration.before(now_ms).map(Some).ok_or_else(beyond)
         }
     }

@@ -6,7 +6,7 @@ use jiff::{Span, Timestamp, Unit as JiffUnit, Zoned};
 
 pub use crate::unit::Unit;
 
-/// The time zone with this name, from the time zone database, or an offset like `+02:00`. An empty name means
+/// The zone of this name, from the time zone database or an offset like `+02:00`, `+0200` or `+02`. An empty name means
 /// UTC.
 pub(super) fn zone(name: &str) -> Option<TimeZone> {
     if name.is_empty() {
@@ -21,7 +21,11 @@ fn offset(text: &str) -> Option<TimeZone> {
         ("-", rest) => (-1, rest),
         _ => return None,
     };
-    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes) = match (rest.split_once(':'), rest.len()) {
+        (Some(parts), _) => parts,
+        (None, 2) => (rest, "00"),
+        (None, _) => rest.split_at_checked(2)?,
+    };
     let part = |text: &str, most: i32| {
         let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse::<i32>().ok().filter(|number| is_number && *number <= most)
@@ -163,6 +167,23 @@ fn aligned(ms: i64, unit: Unit, zone: &TimeZone) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_are_zones() {
+        let seconds = |name: &str| Some(zone(name)?.to_offset(Timestamp::UNIX_EPOCH).seconds());
+        for (name, expected) in [
+            ("+02:00", Some(7200)),
+            ("+0230", Some(9000)),
+            ("-03", Some(-10_800)),
+            ("", Some(0)),
+            ("+2", None),
+            ("+24", None),
+            ("+02300", None),
+            ("+02:", None),
+        ] {
+            assert_eq!(seconds(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn ranges_by_clock_and_calendar() {

@@ -230,7 +230,7 @@ impl Downsample {
     }
 }
 
-const BEYOND: &str = "the times of the query lie beyond the calendar";
+const BEYOND: &str = "the times of the query are outside of the calendar";
 
 fn fill_named(name: &str) -> Option<Fill> {
     Some(match name {

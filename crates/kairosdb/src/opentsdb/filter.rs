@@ -17,6 +17,8 @@ pub struct Filter {
     /// The text of the filter, as in the query.
     pub text: String,
     kind: Kind,
+    /// Whether it was written in the short form, without a type.
+    is_short: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +61,7 @@ impl Filter {
             "" => return Err("The filter type cannot be null or empty".to_owned()),
             other => return Err(format!("Could not find a tag value filter of the type: {other}")),
         };
-        Ok(Self { tag: tag.to_owned(), group_by, text: text.to_owned(), kind })
+        Ok(Self { tag: tag.to_owned(), group_by, text: text.to_owned(), kind, is_short: false })
     }
 
     /// Reads the short form: `*`, `a|b`, `web*` or `type(text)`.
@@ -71,7 +73,7 @@ impl Filter {
             return Self::new(&kind.to_ascii_lowercase(), tag, inner, group_by);
         }
         let kind = if text.contains('*') { "iwildcard" } else { "literal_or" };
-        Self::new(kind, tag, text, group_by)
+        Ok(Self { is_short: true, ..Self::new(kind, tag, text, group_by)? })
     }
 
     /// Whether a value of the tag matches.
@@ -118,6 +120,17 @@ impl Filter {
             Kind::Wildcard { ignores_case: false, .. } => "wildcard",
             Kind::Wildcard { ignores_case: true, .. } => "iwildcard",
             Kind::Regex(_) => "regexp",
+        }
+    }
+}
+
+impl Filter {
+    /// The name of its type in answers that repeat the query. A short form ignores case, and OpenTSDB calls it
+    /// `wildcard` all the same.
+    pub(super) fn shown_kind(&self) -> &'static str {
+        match self.kind() {
+            "iwildcard" if self.is_short => "wildcard",
+            kind => kind,
         }
     }
 }

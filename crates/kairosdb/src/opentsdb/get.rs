@@ -1,7 +1,7 @@
 //! A query in a query string: `start=…&m=AGGREGATOR[:rate][:DOWNSAMPLE]:METRIC{TAG=FILTER}{TAG=FILTER}`.
 
 use super::filter::Filter;
-use super::query::{Parts, SubParts, within};
+use super::parts::{Parts, SubParts, within};
 use super::rate::RateOptions;
 
 /// The number of parts between colons that a query may have.
@@ -17,7 +17,7 @@ pub(super) fn parts<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Resu
             "tz" | "timezone" => parts.zone = value.to_owned(),
             "ms" => parts.ms_resolution = true,
             "show_query" => parts.show_query = true,
-            "tsuid" => return Err("tsuids are not known here; name the metric and its tags".to_owned()),
+            "tsuid" => return Err("tsuids are not supported; name the metric and its tags".to_owned()),
             // A sub-query that occurs twice is answered once.
             "m" if !seen.contains(&value) => {
                 seen.push(value);
@@ -40,7 +40,8 @@ fn sub(text: &str) -> Result<SubParts, String> {
     for word in &words[1..words.len() - 1] {
         let lower = word.to_ascii_lowercase();
         if lower.starts_with("rate") {
-            sub.rate = Some(RateOptions::parse(word)?);
+            sub.rate = true;
+            sub.rate_options = word.contains('{').then(|| RateOptions::parse(word)).transpose()?;
         } else if word.starts_with(|first: char| first.is_ascii_digit()) {
             sub.downsample = (*word).to_owned();
         } else if lower.starts_with("explicit_tags") {

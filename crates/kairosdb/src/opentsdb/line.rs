@@ -1,7 +1,8 @@
 //! The lines of port 4242, as KairosDB and OpenTSDB take them.
 
 use crate::names;
-use crate::point::{Number, Reason};
+use crate::number::Number;
+use crate::point::Reason;
 use crate::tags::shortened;
 
 /// KairosDB's rule: a whole number below this means seconds, and any other means milliseconds.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::query::{text, within};
+use super::parts::within;
+use super::query::text;
 use crate::names::{self, Series};
 
 /// How many series are listed if the request does not say.

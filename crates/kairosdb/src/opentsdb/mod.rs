@@ -2,6 +2,7 @@
 
 mod aggregate;
 pub mod answer;
+mod body;
 mod calendar;
 mod downsample;
 mod filter;
@@ -9,6 +10,7 @@ mod get;
 pub(crate) mod line;
 mod lookup;
 mod merge;
+mod parts;
 mod put;
 mod query;
 mod rate;

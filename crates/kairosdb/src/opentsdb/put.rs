@@ -4,7 +4,8 @@ use serde::de::{IgnoredAny, MapAccess};
 
 use crate::array::{self, Object};
 use crate::json::{Key, Scalar, quoted};
-use crate::point::{Number, Points, Reason};
+use crate::number::Number;
+use crate::point::{Points, Reason};
 use crate::tags::{Tags, shortened};
 
 /// The number from which times mean milliseconds: numbers that do not fit into 32 bits.
@@ -78,7 +79,11 @@ impl Item<'_> {
         let fault = |reason, text: &str| Err((reason, text.to_owned()));
         let metric = match std::mem::take(&mut self.metric).into_text() {
             Some(metric) if !metric.is_empty() => metric,
-            _ => return fault(Reason::NameEmpty, "Metric name was empty"),
+            Some(metric) => {
+                self.metric = Scalar::Text(metric);
+                return fault(Reason::NameEmpty, "Metric name was empty");
+            }
+            None => return fault(Reason::NameEmpty, "Metric name was empty"),
         };
         let outcome = self.add_to(&metric, points);
         self.metric = Scalar::Text(metric);
@@ -113,27 +118,28 @@ impl Item<'_> {
         points.close_series(metric, &mut tags).map_err(|reason| (reason, TOO_LONG.to_owned()))
     }
 
+    /// The point in answers. As in OpenTSDB the value is a text, and what is missing is left out.
     fn to_json(&self) -> String {
-        let metric = match &self.metric {
+        let shown = |scalar: &Scalar<'_>| match scalar {
             Scalar::Text(text) => quoted(shortened(text)),
             other => other.to_json(),
         };
         let value = match &self.value {
-            Scalar::Text(text) => quoted(shortened(text)),
-            other => other.to_json(),
+            value @ (Scalar::Number(_) | Scalar::Bool(_)) => quoted(&value.to_json()),
+            value => shown(value),
         };
-        let time = match &self.timestamp {
-            Scalar::Text(text) => quoted(shortened(text)),
-            other => other.to_json(),
-        };
+        let members = [
+            ("metric", &self.metric, shown(&self.metric)),
+            ("timestamp", &self.timestamp, shown(&self.timestamp)),
+            ("value", &self.value, value),
+        ];
+        let members = members.into_iter().filter(|(_, scalar, _)| **scalar != Scalar::Null);
+        let members: String = members.map(|(name, _, text)| format!("\"{name}\":{text},")).collect();
         let tags = self.tags.tags.iter().take(TAGS_SHOWN);
         let tags: Vec<_> = tags
             .map(|(tag, value)| format!("{}:{}", quoted(shortened(tag)), quoted(shortened(value))))
             .collect();
-        format!(
-            "{{\"metric\":{metric},\"timestamp\":{time},\"value\":{value},\"tags\":{{{}}}}}",
-            tags.join(",")
-        )
+        format!("{{{members}\"tags\":{{{}}}}}", tags.join(","))
     }
 }
 
@@ -175,8 +181,14 @@ mod tests {
 
     #[test]
     fn bad_points_come_back_with_their_error() {
-        let points = put(br#"[{"metric":"m","timestamp":1500000000,"value":"x","tags":{"h":"a"}},{"metric":"m","timestamp":1,"value":1,"tags":{"h":"a"}}]"#);
-        assert_eq!((points.points().len(), points.refused_len()), (1, 1));
+        let points = put(br#"[{"metric":"m","timestamp":1500000000,"value":"x","tags":{"h":"a"}},{"metric":"m","timestamp":1,"value":1,"tags":{"h":"a"}},{"metric":"","value":1.5,"tags":{"h":"a"}}]"#);
+        assert_eq!((points.points().len(), points.refused_len()), (1, 2));
+        let shown = points.refused()[1].item.as_deref();
+        assert_eq!(
+            shown,
+            Some(r#"{"metric":"","value":"1.5","tags":{"h":"a"}}"#),
+            "a value is shown as a text"
+        );
         let refused = &points.refused()[0];
         assert_eq!(refused.text, "Unable to parse value to a number");
         assert_eq!(

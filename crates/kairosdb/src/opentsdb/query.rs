@@ -1,17 +1,21 @@
 //! A query: times, and the computations on the points of each of its metrics.
 
+use std::collections::BTreeSet;
+
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 
 use super::aggregate::Aggregator;
+use super::body::Body;
 use super::downsample::{Downsample, Range};
 use super::filter::Filter;
 use super::get;
+use super::parts::{Parts, SubParts, within};
 use super::rate::RateOptions;
 use super::time::time;
+use crate::REGEXES_MAX;
 use crate::json::is_true;
 use crate::names::Series;
-use crate::{PARTS_MAX, REGEXES_MAX};
 
 /// The period that OpenTSDB keeps in one row, in seconds. It reads whole rows, so points in the same hour
 /// before and after the query are used for rates and for interpolation.
@@ -59,29 +63,7 @@ pub struct Sub {
 pub(super) struct Texts {
     pub(super) aggregator: String,
     pub(super) downsample: Option<String>,
-}
-
-/// The parts of a query, before times and names in it are interpreted.
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    pub(super) start: String,
-    pub(super) end: String,
-    pub(super) zone: String,
-    pub(super) use_calendar: bool,
-    pub(super) ms_resolution: bool,
-    pub(super) show_query: bool,
-    pub(super) subs: Vec<SubParts>,
-}
-
-/// The parts of a sub-query.
-#[derive(Debug, Default)]
-pub(super) struct SubParts {
-    pub(super) metric: String,
-    pub(super) aggregator: String,
-    pub(super) filters: Vec<Filter>,
-    pub(super) explicit_tags: bool,
-    pub(super) downsample: String,
-    pub(super) rate: Option<RateOptions>,
+    pub(super) rate_options: Option<RateOptions>,
 }
 
 impl Query {
@@ -90,9 +72,9 @@ impl Query {
     /// # Errors
     /// The error says what is wrong with it.
     pub fn parse(body: &[u8], now_ms: i64) -> Result<Self, String> {
-        let query: Map<String, Value> = serde_json::from_slice(body)
+        let body: Body = serde_json::from_slice(body)
             .map_err(|error| format!("Unable to parse the given JSON: {error}"))?;
-        Self::of(body_parts(&query)?, now_ms)
+        Self::of(body_parts(&body)?, now_ms)
     }
 
     /// Reads the names and values of a query string. Relative times count from `now_ms`.
@@ -128,13 +110,17 @@ impl Query {
             return Err(format!("more than {REGEXES_MAX} regular expressions"));
         }
         let subs = parts.subs.into_iter().map(|sub| Sub::of(sub, parts.use_calendar));
+        let mut subs = subs.collect::<Result<Vec<_>, _>>()?;
+        // A sub-query that occurs twice is answered once.
+        let mut seen = BTreeSet::new();
+        subs.retain(|sub| seen.insert(sub.shown(0).to_string()));
         Ok(Self {
             start_ms,
             end_ms,
             ms_resolution: parts.ms_resolution,
             show_query: parts.show_query,
             arrays: false,
-            subs: subs.collect::<Result<_, _>>()?,
+            subs,
             zone,
         })
     }
@@ -183,8 +169,8 @@ impl Sub {
             filters: parts.filters,
             explicit_tags: parts.explicit_tags,
             downsample: text.as_deref().map(|text| Downsample::parse(text, use_calendar)).transpose()?,
-            rate: parts.rate,
-            texts: Texts { aggregator: parts.aggregator, downsample: text },
+            rate: parts.rate.then(|| parts.rate_options.unwrap_or_default()),
+            texts: Texts { aggregator: parts.aggregator, downsample: text, rate_options: parts.rate_options },
         })
     }
 
@@ -207,12 +193,12 @@ impl Sub {
 
     /// The sub-query with its number, as an answer shows it.
     pub(super) fn shown(&self, index: usize) -> Value {
-        let filter = |filter: &Filter| json!({"tagk": filter.tag, "filter": filter.text, "group_by": filter.group_by, "type": filter.kind()});
+        let filter = |filter: &Filter| json!({"tagk": filter.tag, "filter": filter.text, "group_by": filter.group_by, "type": filter.shown_kind()});
         let grouped = self.filters.iter().filter(|filter| filter.group_by);
         let tags: Map<String, Value> = grouped
-            .map(|filter| (filter.tag.clone(), json!(format!("{}({})", filter.kind(), filter.text))))
+            .map(|filter| (filter.tag.clone(), json!(format!("{}({})", filter.shown_kind(), filter.text))))
             .collect();
-        let options = self.rate.map(|rate| {
+        let options = self.texts.rate_options.map(|rate| {
             json!({"counter": rate.counter, "counterMax": rate.counter_max, "resetValue": rate.reset_value,
                 "dropResets": rate.drop_resets})
         });
@@ -231,18 +217,13 @@ impl Sub {
     }
 }
 
-fn body_parts(query: &Map<String, Value>) -> Result<Parts, String> {
+fn body_parts(body: &Body) -> Result<Parts, String> {
+    let query = &body.members;
     if flag(query.get("delete")) {
         return Err("nothing is deleted by a query".to_owned());
     }
-    let subs = match query.get("queries") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(subs)) => {
-            within(subs.len(), "queries")?;
-            subs.iter().map(sub_parts).collect::<Result<_, _>>()?
-        }
-        Some(_) => return Err("queries must be an array".to_owned()),
-    };
+    within(body.subs.len(), "queries")?;
+    let subs = body.subs.iter().map(|sub| sub_parts(&sub.0)).collect::<Result<_, _>>()?;
     Ok(Parts {
         start: text(query.get("start")),
         end: text(query.get("end")),
@@ -254,18 +235,18 @@ fn body_parts(query: &Map<String, Value>) -> Result<Parts, String> {
     })
 }
 
-fn sub_parts(sub: &Value) -> Result<SubParts, String> {
-    let Value::Object(sub) = sub else { return Err("a query must be an object".to_owned()) };
+fn sub_parts(sub: &Map<String, Value>) -> Result<SubParts, String> {
     let is_list = |key: &str| matches!(sub.get(key), Some(Value::Array(list)) if !list.is_empty());
     if is_list("tsuids") {
-        return Err("tsuids are not known here; name the metric and its tags".to_owned());
+        return Err("tsuids are not supported; name the metric and its tags".to_owned());
     }
     if is_list("percentiles") || flag(sub.get("showHistogramBuckets")) {
         return Err("histograms are not kept here".to_owned());
     }
-    let options = match sub.get("rateOptions") {
-        None | Some(Value::Null) => RateOptions::default(),
-        Some(options) => rate_options(options)?,
+    let rate_options = match sub.get("rateOptions") {
+        None | Some(Value::Null) => None,
+        Some(options @ Value::Object(_)) => Some(rate_options(options)?),
+        Some(_) => return Err("rateOptions must be an object".to_owned()),
     };
     Ok(SubParts {
         metric: text(sub.get("metric")),
@@ -273,10 +254,12 @@ fn sub_parts(sub: &Value) -> Result<SubParts, String> {
         filters: filters(sub)?,
         explicit_tags: flag(sub.get("explicitTags")),
         downsample: text(sub.get("downsample")),
-        rate: flag(sub.get("rate")).then_some(options),
+        rate: flag(sub.get("rate")),
+        rate_options,
     })
 }
 
+/// The filters of the only list, `tags` or `filters`.
 fn filters(sub: &Map<String, Value>) -> Result<Vec<Filter>, String> {
     let mut filters = Vec::new();
     match sub.get("filters") {
@@ -292,7 +275,7 @@ fn filters(sub: &Map<String, Value>) -> Result<Vec<Filter>, String> {
         Some(_) => return Err("filters must be an array".to_owned()),
     }
     match sub.get("tags") {
-        None | Some(Value::Null) => {}
+        None => {}
         Some(Value::Object(tags)) => {
             within(tags.len(), "tags")?;
             for (tag, value) in tags {
@@ -333,12 +316,12 @@ pub(super) fn text(value: Option<&Value>) -> String {
     }
 }
 
+/// Whether a member is true. For OpenTSDB, a whole number other than 0 is true too.
 fn flag(value: Option<&Value>) -> bool {
-    value.and_then(is_true).unwrap_or(false)
-}
-
-pub(super) fn within(count: usize, what: &str) -> Result<(), String> {
-    if count > PARTS_MAX { Err(format!("{what}: more than {PARTS_MAX}")) } else { Ok(()) }
+    match value {
+        Some(Value::Number(number)) => number.as_i64().is_some_and(|number| number != 0),
+        value => value.and_then(is_true).unwrap_or(false),
+    }
 }
 
 #[cfg(test)]
@@ -357,7 +340,10 @@ mod tests {
             "queries": [{
                 "metric": "m", "aggregator": "sum", "downsample": "1m-avg-null", "explicitTags": true, "rate": true,
                 "rateOptions": {"counter": true, "counterMax": 100, "resetValue": "7", "dropResets": false},
-                "filters": [{"type": "wildcard", "tagk": "host", "filter": "*", "groupBy": true}], "tags": {"dc": "a|b"},
+                "filters": [
+                    {"type": "wildcard", "tagk": "host", "filter": "*", "groupBy": true},
+                    {"type": "literal_or", "tagk": "dc", "filter": "a|b", "groupBy": true},
+                ],
                 "disableDownsampling": false,
             }],
         }))
@@ -374,6 +360,43 @@ mod tests {
         assert!(!sub.selects(&series("m;dc=c;host=x")), "another value");
         assert!(!sub.selects(&series("m;dc=a")), "no host");
         assert!(!sub.selects(&series("m;dc=a;host=x;z=1")), "one more tag");
+    }
+
+    #[test]
+    fn the_last_list_of_filters_counts() {
+        let tags = r#""tags":{"host":"*"}"#;
+        let filters = r#""filters":[{"type":"wildcard","tagk":"dc","filter":"*","groupBy":1}]"#;
+        let parse = |lists: &str| {
+            let body = format!(r#"{{"start":5,"queries":[{{"metric":"m","aggregator":"sum",{lists}}}]}}"#);
+            Query::parse(body.as_bytes(), 1_700_000_000_000)
+        };
+        for (lists, wanted) in [
+            (format!("{tags},{filters}"), vec!["dc"]),
+            (format!("{filters},{tags}"), vec!["host"]),
+            (format!("{tags},{filters},{tags}"), vec!["host"]),
+            (format!(r#"{tags},"filters":[]"#), vec![]),
+            (format!(r#"{tags},"filters":null"#), vec![]),
+            (format!(r#"{filters},"tags":{{}}"#), vec![]),
+        ] {
+            assert_eq!(parse(&lists).unwrap().subs[0].grouped_by(), wanted, "{lists}");
+        }
+        assert!(parse(r#""tags":null"#).is_err());
+    }
+
+    #[test]
+    fn a_sub_query_is_answered_once_and_shown_as_it_was_sent() {
+        let sub =
+            |rate: Value| json!({"metric": "m", "aggregator": "sum", "rate": rate, "tags": {"host": "web*"}});
+        let query =
+            parse(json!({"start": 5, "queries": [sub(json!(true)), sub(json!(0)), sub(json!(1))]})).unwrap();
+        assert_eq!(query.subs.iter().map(|sub| sub.rate.is_some()).collect::<Vec<_>>(), [true, false]);
+        let shown = query.subs[0].shown(0);
+        assert_eq!((&shown["rate"], &shown["rateOptions"]), (&json!(true), &Value::Null));
+        // OpenTSDB shows the short form like this, although it ignores case.
+        assert_eq!(
+            (&shown["tags"], &shown["filters"][0]["type"]),
+            (&json!({"host": "wildcard(web*)"}), &json!("wildcard"))
+        );
     }
 
     #[test]

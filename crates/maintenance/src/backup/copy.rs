@@ -118,7 +118,7 @@ fn whole(file: &HeldFile, read: u64) -> Result<(), BackupError> {
     if read == file.bytes {
         return Ok(());
     }
-    let text = format!("it was cut to {read} of {} bytes; give the command again", file.bytes);
+    let text = format!("it was cut to {read} of {} bytes; run the command again", file.bytes);
     Err(io_error("read", &file.name)(io::Error::other(text)))
 }
 

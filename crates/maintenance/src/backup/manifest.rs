@@ -85,7 +85,9 @@ impl Generation {
         let is_inside =
             |path: &PathBuf| path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
         match generation.files.iter().find(|file| !is_inside(&file.path) || !is_sum(&file.sha256)) {
-            Some(file) => Err(format!("it names a file {} that cannot be", file.path.display())),
+            Some(file) => {
+                Err(format!("it names a file {} with an invalid path or checksum", file.path.display()))
+            }
             None => Ok(generation),
         }
     }

@@ -97,7 +97,7 @@ pub enum BackupError {
     #[error("{} of the backup are damaged: {}", count(.0.len()), listed(.0))]
     Damaged(Vec<String>),
     /// The run was cancelled.
-    #[error("cancelled; what was copied until then is used by the next run")]
+    #[error("cancelled; the next run uses the files that are copied already")]
     Cancelled,
     /// Files cannot be read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]

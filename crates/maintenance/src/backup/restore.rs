@@ -12,7 +12,7 @@ use super::copy::{copy_out, sum_of};
 use super::directory::{is_empty, sync_dir, write_durably};
 use super::take::free_at;
 use super::{BackupError, Directory, Generation, io_error};
-use crate::verb::Tracker;
+use crate::tracker::Tracker;
 
 /// A file that is in a data directory while it is being restored. A daemon refuses to start with it.
 pub const RESTORING: &str = "restore-unfinished";
@@ -154,6 +154,6 @@ fn clear(to: &Path, generation: u32) -> Result<(), BackupError> {
 
 fn check_room(to: &Path, needed_bytes: u64) -> Result<(), BackupError> {
     let Some(free_bytes) = free_at(to).filter(|free| *free < needed_bytes) else { return Ok(()) };
-    let next = "Make room or name another directory, and give the command again".to_owned();
+    let next = "Make room or name another directory, and run the command again".to_owned();
     Err(BackupError::DiskFull { path: to.to_owned(), needed_bytes, free_bytes, next })
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::copy::{Copied, SMALL_BYTES, copy_in};
 use super::manifest::{FORMAT, Generation};
 use super::{BackupError, DataFiles, Directory, Entry, Held, HeldFile, io_error};
-use crate::verb::Tracker;
+use crate::tracker::Tracker;
 
 /// Space for the manifest and the directories of objects, in bytes.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -256,7 +256,8 @@ pub(crate) fn free_at(dir: &Path) -> Option<u64> {
 }
 
 fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
-    let next = "Make room and give the same command again; what was copied is used".to_owned();
+    let next =
+        "Make room and run the same command again; it uses the files that are copied already".to_owned();
     BackupError::DiskFull { path: path.to_owned(), needed_bytes, free_bytes, next }
 }
 
@@ -286,7 +287,7 @@ fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
     let (backup_dir, data_dir) = (real(backup), real(data));
     if backup_dir.starts_with(&data_dir) || data_dir.starts_with(&backup_dir) {
         let text = format!(
-            "the backup {} and the data directory {} cannot be one inside the other",
+            "the backup {} and the data directory {} must be separate: neither may be inside the other",
             backup.display(),
             data.display()
         );

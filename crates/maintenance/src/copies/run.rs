@@ -11,11 +11,11 @@ use super::report::CopiesReport;
 use super::{CopyPlan, Old};
 use crate::batches::batch_len;
 use crate::counts::reason_of;
+use crate::deletion::{self, Deleted};
 use crate::done_list::DoneList;
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
-use crate::verbs::delete::{self, Deleted};
 
 /// Maximum number of metrics that are copied together. Their heads are held still meanwhile.
 const BATCH: usize = 64;
@@ -88,9 +88,9 @@ impl<'a> Run<'a> {
     /// Deletes the directories that no longer contain a metric.
     pub(super) async fn clean_directories(&mut self) -> Result<(), VerbError> {
         let directories = std::mem::take(&mut self.directories);
-        delete::clean_directories(self.work, directories, &mut self.deleted).await?;
+        deletion::clean_directories(self.work, directories, &mut self.deleted).await?;
         if self.deleted.metrics > 0 {
-            delete::make_durable(self.work).await?;
+            deletion::make_durable(self.work).await?;
         }
         Ok(())
     }
@@ -190,8 +190,8 @@ impl<'a> Run<'a> {
         let reports = self.work.histories.copy_metrics(copies.to_vec(), options).await?;
         let going = names.into_iter().zip(known).zip(&reports).filter(|(_, report)| report.is_going);
         let going = going.map(|(metric, _)| metric).collect();
-        // Done before anything that can fail, because deletions that have begun have to be ended.
-        let deleted = delete::finish(self.work, going, &mut self.deleted, &mut self.directories).await;
+        // Before anything that can fail: deletions that have begun have to be ended.
+        let deleted = deletion::finish(self.work, going, &mut self.deleted, &mut self.directories).await;
         if is_first {
             self.note(copies, &reports);
         } else {
@@ -199,7 +199,8 @@ impl<'a> Run<'a> {
             refused.for_each(|(copy, report)| refuse(&mut self.report, copy, &report.refused));
         }
         for (copy, _) in copies.iter().zip(&reports).filter(|(_, report)| report.stays) {
-            let text = "its copy is whole, but points keep coming; change the senders and give the same command again";
+            let text = "its copy is complete, but it still receives points; change the senders and run the \
+                        same command again";
             self.report.skips.note("stays", &copy.from, text);
         }
         deleted
@@ -249,7 +250,8 @@ impl<'a> Run<'a> {
             tokio::time::sleep(BUSY_PAUSE).await;
         }
         for (copy, _) in &left {
-            let text = "points of its copy do not get to the store, so that it keeps its retention";
+            let text = "some points of its copy have not reached the store, so the copy keeps the retention \
+                        of the old metric";
             self.report.skips.note("retention", &copy.from, text);
         }
         Ok(whole)

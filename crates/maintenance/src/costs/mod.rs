@@ -150,13 +150,14 @@ pub async fn measure(
 /// Finds out which metrics are unread, or why this is unknown.
 async fn unread(work: &Work, question: &Question, now: i64) -> Result<Result<Unread, String>, VerbError> {
     if !question.reads_are_noted {
-        return Ok(Err("the store does not note which metrics are read".to_owned()));
+        return Ok(Err("the store does not record which metrics are read".to_owned()));
     }
     let unread = Unread::since(work, question.since(now)).await?;
     Ok(unread.map_err(|noted_since| {
         let (noted, asked) = ((now - noted_since) / DAY, question.days);
         format!(
-            "reads have been noted for {noted} days only, so nobody can tell what was unread for {asked} days"
+            "reads have been recorded for {noted} days only, so it is not known what was unread for {asked} \
+             days"
         )
     }))
 }

@@ -1,18 +1,21 @@
 //! Imports the history of the metrics of another Graphite server, which is requested by `/render`.
 //!
-//! `source` is the server, `plan` determines the requests and where the answers are stored, and `run` carries
-//! this out. The reasons are in `docs/decisions/import-from-graphite.md`.
+//! `graphite_source` is the server, `plan` says what it is asked for and where the answers go, `run` does it. The
+//! reasons are in `docs/decisions/import-from-graphite.md`.
 
 mod plan;
 mod report;
 mod run;
-mod source;
 
+use std::path::PathBuf;
 use std::time::Instant;
+
+use plumbago_model::Retention;
+use serde::{Deserialize, Serialize};
 
 pub use self::report::ImportGraphiteReport;
 pub(crate) use self::run::heard;
-pub use self::source::{
+pub use crate::graphite_source::{
     GraphiteConnector, GraphiteSource, SourceError, SourceEvent, SourceRange, SourceSeries, SourceServer,
 };
 
@@ -21,7 +24,6 @@ use crate::batches::side_by_side;
 use crate::done_list::DoneList;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};
-use crate::verbs::graphite::ImportGraphite;
 
 /// The list of the metrics that were stored, in the directory of the jobs.
 const DONE_LIST: &str = "import-graphite.list";
@@ -30,6 +32,45 @@ const CHUNK: usize = 100;
 /// Times in the options of two runs are compared by the day, because a period like `30d` means a later time
 /// in the run that continues.
 const DAY: i64 = 86_400;
+
+/// Stores the history of the metrics of another Graphite server.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportGraphite {
+    /// The server.
+    pub server: SourceServer,
+    /// Only metrics that match one of these globs; empty for all, unless tags are named.
+    pub globs: Vec<String>,
+    /// Tagged series that match all of these tag expressions.
+    pub tags: Vec<String>,
+    /// Earlier points are left out; seconds since the epoch.
+    pub from: Option<i64>,
+    /// Points from then on are left out; seconds since the epoch.
+    pub until: Option<i64>,
+    /// The retention of the metrics on the server; `None` if it is as here.
+    pub retentions: Option<String>,
+    /// How many requests are under way at a time.
+    pub workers: usize,
+    /// Most requests in a second; 0 for no limit.
+    pub rate: u32,
+    /// The points of the server win a slot that is stored already.
+    pub overwrite: bool,
+    /// Where to list what was skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
+
+impl ImportGraphite {
+    /// The retention of the metrics on the server, if it was named.
+    ///
+    /// # Errors
+    /// If it is no retention.
+    pub(crate) fn retention(&self) -> Result<Option<Retention>, String> {
+        let parsed = self.retentions.as_deref().map(Retention::from_text).transpose();
+        parsed.map_err(|error| format!("--retentions: {error}"))
+    }
+}
 
 /// Imports.
 ///

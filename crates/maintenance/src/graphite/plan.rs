@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use plumbago_model::{MetricConfig, Stage};
 use plumbago_store::HistoryStage;
 
-use super::source::{SourceRange, SourceSeries};
+use crate::graphite_source::{SourceRange, SourceSeries};
 
 /// How much less than the length of a stage is requested, in seconds. The clocks of both sides may differ,
 /// and a request that reaches back too far is answered from a coarser stage.

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plumbago_model::{MetricConfig, Retention, sanitize};
 use plumbago_store::{History, HistoryOptions};
 
+use super::ImportGraphite;
 use super::plan::{Collected, Fit, Part, Request, requests};
 use super::report::ImportGraphiteReport;
-use super::source::{GraphiteSource, SourceError, SourceSeries};
 use crate::batches::batch_len;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
-use crate::import::Refusals;
+use crate::graphite_source::{GraphiteSource, SourceError, SourceSeries};
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::graphite::ImportGraphite;
 
 /// Largest number of metrics in one request.
 const TARGETS_MAX: usize = 20;
@@ -70,7 +70,7 @@ pub(crate) async fn heard<T>(
     match work.stop().run_until_cancelled(call).await {
         None => Err(VerbError::Cancelled),
         Some(Err(SourceError::Away(why))) => {
-            Err(VerbError::Failed(format!("{why}. Give the same command again later: it continues")))
+            Err(VerbError::Failed(format!("{why}. Run the same command again later: it continues")))
         }
         Some(answer) => Ok(answer),
     }
@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
         let what = match collected.take(request, series) {
             Fit::Same => return Ok(()),
             _ if series.points.is_empty() => return Ok(()),
-            Fit::Other(stage) => format!("asked for {asked}s, got {came}s: taken into the stage of {stage}s"),
+            Fit::Other(stage) => format!("asked for {asked}s, got {came}s: stored in the stage of {stage}s"),
             Fit::Folded(stage) => {
                 format!("asked for {asked}s, got {came}s: folded into the stage of {stage}s")
             }

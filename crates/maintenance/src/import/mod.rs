@@ -10,17 +10,12 @@ mod report;
 mod stored_files;
 mod walk;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use async_trait::async_trait;
-use plumbago_model::MetricConfig;
-use plumbago_store::{
-    History, HistoryReport, HistorySink, MetricCopier, MetricCreator, RangeDeleter, SettingsChanger,
-    StoreError,
-};
-use tokio_util::sync::CancellationToken;
+use plumbago_store::{History, HistoryOptions, HistoryReport};
+use serde::{Deserialize, Serialize};
 
 pub use self::names::TaggedNames;
 pub(crate) use self::names::hash as name_hash;
@@ -31,10 +26,11 @@ use self::stored_files::StoredFiles;
 use self::walk::{Found, Metric};
 use crate::batches::{batches, side_by_side};
 use crate::counts::reason_of;
+pub use crate::histories::Histories;
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::whisper::ImportWhisper;
 
 /// The list of files that were stored, in the directory of the jobs.
 const STORED_FILES: &str = "import-whisper.list";
@@ -44,54 +40,38 @@ const GROUP_BYTES: u64 = 6 << 20;
 /// Largest number of metrics that are passed to the sink in one call.
 const GROUP_METRICS: usize = 256;
 
-/// The operations on metrics that imports and other verbs need: storing and reading histories, creating and
-/// copying metrics, deleting ranges, and changing settings.
-#[async_trait]
-pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter + SettingsChanger {
-    /// Returns the configuration of a new metric by the storage rules.
-    fn config_for(&self, name: &str) -> Arc<MetricConfig>;
-
-    /// Returns the section of the storage schemas that applies to a name; `None` for the built-in rule.
-    fn section_for(&self, name: &str) -> Option<String>;
-
-    /// Returns why the store cannot hold metrics with these settings, and what to do; `None` if it can.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    async fn refuses(&self, config: &MetricConfig) -> Result<Option<String>, StoreError>;
-
-    /// Returns the number of points that this process has received from senders so far.
-    fn received(&self) -> u64;
-
-    /// Waits until a store on other machines has all rows, or until `stop` is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// If the store does not get the rows.
-    async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError>;
+/// Stores whisper files.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportWhisper {
+    /// Files and trees, as absolute paths.
+    pub paths: Vec<PathBuf>,
+    /// Put in front of all names, with a dot.
+    pub prefix: String,
+    /// Points before this time are left out; seconds since the epoch.
+    pub since: Option<i64>,
+    /// How many groups of files are read and stored at a time.
+    pub workers: usize,
+    /// The most metrics to store in a second; 0 for no limit.
+    pub rate: u32,
+    /// New metrics get the settings of the storage rules instead of those of their files.
+    pub rules: bool,
+    /// The files win a slot that is stored already.
+    pub overwrite: bool,
+    /// Files that were stored before and have not changed are stored again.
+    pub again: bool,
+    /// A file with the names of tagged series, one per line.
+    pub tagged_names: Option<PathBuf>,
+    /// Where to list the files that were skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
 }
 
-/// Why the store cannot hold metrics with some retentions; the store is asked once for each.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals(HashMap<String, Option<String>>);
-
-impl Refusals {
-    /// Returns why the store cannot hold metrics with these settings, and what to do; `None` if it can.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub(crate) async fn of(
-        &mut self,
-        histories: &dyn Histories,
-        config: &MetricConfig,
-    ) -> Result<Option<String>, StoreError> {
-        let key = config.retention.to_string();
-        if let Some(known) = self.0.get(&key) {
-            return Ok(known.clone());
-        }
-        let why = histories.refuses(config).await?;
-        self.0.insert(key, why.clone());
-        Ok(why)
+impl ImportWhisper {
+    /// How the points are laid over stored ones.
+    pub(crate) fn options(&self) -> HistoryOptions {
+        HistoryOptions { overwrites: self.overwrite, dry_run: self.dry_run }
     }
 }
 

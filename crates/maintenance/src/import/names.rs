@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-use super::walk::Why;
+/// A reason and a text.
+pub(super) type Why = (&'static str, String);
 
 /// The names of tagged series, by the SHA-256 after which carbon names their files.
 #[derive(Debug, Default)]

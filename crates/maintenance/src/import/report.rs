@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::counts::{HistoryCounts, SkipCounts};
 use crate::skipped::Skipped;
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// The results of an import so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plumbago_model::sanitize;
 
-use super::names::TaggedNames;
+use super::names::{TaggedNames, Why};
 
 /// Largest depth of nested directories.
 const DEPTH_MAX: usize = 256;
@@ -37,10 +37,7 @@ impl Metric {
     }
 }
 
-/// A reason and a text.
-pub(super) type Why = (&'static str, String);
-
-/// The result of a search.
+/// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The metrics, sorted by name.
@@ -150,8 +147,9 @@ impl Walk<'_> {
             Err((reason, text)) => return self.problem(path, reason, text),
         };
         if !self.names.insert(name.clone()) {
-            let text =
-                format!("another file of this tree is {name} too; what the first one lacks is taken from it");
+            let text = format!(
+                "another file of this tree is the metric {name} too; it fills what the first file lacks"
+            );
             self.problem(path, "same_name", text);
         }
         let changed = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());

@@ -14,8 +14,8 @@ use super::scratch::Position;
 use super::split::Splitter;
 use crate::drive::insist;
 use crate::job::JobError;
+use crate::kairosdb::ImportKairosdb;
 use crate::verb::{Verb as _, VerbError};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Number of parts of the token ring.
 const PARTS: u32 = 1024;
@@ -196,7 +196,7 @@ fn take_row(
     splitter.report().rows += u64::from(is_new);
     let is_unlisted = is_new && listed.is_some_and(|listed| !listed.contains(&xxh3_64(&key)));
     if damaged > 0 {
-        let why = format!("{damaged} cells whose column name has not four bytes");
+        let why = format!("{damaged} cells whose column name does not have four bytes");
         splitter.skip("unreadable_cells", &shown(&key), &why)?;
     }
     match entry {

@@ -14,10 +14,12 @@ mod scratch;
 mod split;
 mod suggest;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use plumbago_store::{History, HistoryOptions};
+use serde::{Deserialize, Serialize};
 
 pub use self::report::{ImportKairosdbReport, RuleCounts};
 
@@ -31,7 +33,6 @@ use crate::counts::reason_of;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// The directory of a run's files, inside the directory of the jobs.
 const SCRATCH: &str = "import-kairosdb";
@@ -40,7 +41,37 @@ const GROUP_POINTS: u64 = 500_000;
 /// Largest number of series that are passed to the store in one call.
 const GROUP_SERIES: usize = 256;
 
-/// Imports a history.
+/// Stores the history of a KairosDB or an OpenTSDB.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportKairosdb {
+    /// Files of KairosDB's `export` or OpenTSDB's `scan --import`, as absolute paths.
+    pub paths: Vec<PathBuf>,
+    /// A keyspace of a KairosDB to read, instead of files.
+    pub keyspace: Option<String>,
+    /// Its servers, as `host:port`; empty for those of the store's settings.
+    pub contact_points: Vec<String>,
+    /// Only these metrics; empty for all.
+    pub metrics: Vec<String>,
+    /// Earlier points are left out; seconds since the epoch.
+    pub from: Option<i64>,
+    /// Points from then on are left out; seconds since the epoch.
+    pub until: Option<i64>,
+    /// How many blocks are read and parts are stored at a time.
+    pub workers: usize,
+    /// Most points that are stored in a second; 0 for no limit.
+    pub rate: u32,
+    /// The history wins a slot that is stored already.
+    pub overwrite: bool,
+    /// Finds the coarsest storage rules that lose no more than slots of a second.
+    pub suggest_rules: bool,
+    /// Where to list what was skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
+
+/// Imports.
 ///
 /// # Errors
 ///

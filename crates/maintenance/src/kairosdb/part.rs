@@ -8,7 +8,7 @@ use plumbago_store::{History, HistoryStage};
 use super::report::{ImportKairosdbReport, RuleCounts};
 use super::scratch::{Record, records};
 use super::suggest::Suggestions;
-use crate::import::Histories;
+use crate::histories::Histories;
 use crate::verb::VerbError;
 
 /// The parameters for all parts.

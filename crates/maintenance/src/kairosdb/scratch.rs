@@ -16,9 +16,9 @@ use super::report::ImportKairosdbReport;
 use super::suggest::Suggestions;
 use crate::alone;
 use crate::backup::take::free_at;
+use crate::kairosdb::ImportKairosdb;
 use crate::skipped::unwritable;
 use crate::verb::{Verb as _, VerbError};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// Number of parts. Each is an open file while the points are divided.
 pub(super) const PARTS: usize = 256;
@@ -327,7 +327,7 @@ fn is_whole(directory: &Path, state: &State) -> bool {
 pub(super) fn records(path: &Path, mut take: impl FnMut(Record)) -> Result<(), VerbError> {
     let failed = |error: std::io::Error| {
         VerbError::Failed(format!(
-            "cannot read {}: {error}; remove its directory and give the command again",
+            "cannot read {}: {error}; remove its directory and run the command again",
             path.display()
         ))
     };

@@ -7,9 +7,9 @@ use plumbago_kairosdb::names;
 
 use super::report::{ImportKairosdbReport, reason};
 use super::scratch::{Position, Scratch};
+use crate::kairosdb::ImportKairosdb;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::kairosdb::ImportKairosdb;
 
 /// A killed run can continue from a position that is saved after each this many points.
 const CHECKPOINT_POINTS: u64 = 16 << 20;

@@ -77,7 +77,7 @@ fn aggregation(text: &str) -> Result<Aggregation, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|factor| (0.0..=1.0).contains(factor));
-    parsed.ok_or_else(|| format!("xFilesFactor {text:?} is no number from 0 to 1"))
+    parsed.ok_or_else(|| format!("xFilesFactor {text:?} is not a number from 0 to 1"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod line;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,16 +14,29 @@ use serde::{Deserialize, Serialize};
 
 use self::line::Line;
 use crate::counts::{SkipCounts, reason_of};
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
-use crate::verbs::names::ImportNames;
 
 /// Number of names that are created together.
 const BATCH: usize = 500;
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Creates the metrics of a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportNames {
+    /// A file with a name, a retention, a method and a factor a line, as an absolute path.
+    pub file: PathBuf,
+    /// Most names in a second; 0 for no limit.
+    pub rate: u32,
+    /// Where to list what was skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
 
 /// The results of an import of names.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,28 +1,68 @@
 //! Imports the metrics of another store of this program: names, settings, and all stages with values and
 //! counts.
 //!
-//! `source` is the other store, `run` reads and stores. The reasons are in `docs/decisions/copy-and-move.md`.
+//! `source_store` is the other store, `run` reads and stores. The reasons are in `docs/decisions/copy-and-move.md`.
 
 mod report;
 mod run;
-mod source;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
+use plumbago_model::Pattern;
+use serde::{Deserialize, Serialize};
+
 pub use self::report::ImportStoreReport;
-pub use self::source::{SourceStore, StoreConnector};
+pub use crate::source_store::{SourceStore, StoreConnector};
 
 use self::run::{Run, batches};
 use crate::batches::side_by_side;
 use crate::done_list::DoneList;
 use crate::skipped::Skipped;
 use crate::verb::{Verb as _, VerbError, Work};
-use crate::verbs::other_store::ImportStore;
 
 /// The list of the metrics that were stored, in the directory of the jobs.
 const DONE_LIST: &str = "import-store.list";
 
-/// Imports another store.
+/// Stores what another store has.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ImportStore {
+    /// The configuration of the other store, as an absolute path.
+    pub file: PathBuf,
+    /// The directory that a relative `data_dir` in it starts from, as an absolute path.
+    pub directory: PathBuf,
+    /// Only metrics that match one of these globs; empty for all.
+    pub globs: Vec<String>,
+    /// New metrics get the settings of the storage rules instead of those that they have in the other store.
+    pub rules: bool,
+    /// What the other store has wins a slot that is stored already.
+    pub overwrite: bool,
+    /// How many batches are read and stored at a time.
+    pub workers: usize,
+    /// Metrics per second, at most; 0 for no limit.
+    pub rate: u32,
+    /// Where to list what was skipped.
+    pub skipped: Option<PathBuf>,
+    /// Count what would be done and change nothing.
+    pub dry_run: bool,
+}
+
+impl ImportStore {
+    /// The globs.
+    ///
+    /// # Errors
+    /// Which one cannot be used, and why.
+    pub(crate) fn patterns(&self) -> Result<Vec<Pattern>, String> {
+        let parse = |glob: &String| match glob.as_str() {
+            "" => Err("the glob is empty".to_owned()),
+            glob => Pattern::parse(glob).map_err(|error| format!("{glob}: {error}")),
+        };
+        self.globs.iter().map(parse).collect()
+    }
+}
+
+/// Imports.
 ///
 /// # Errors
 ///

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plumbago_model::{MetricConfig, Pattern, sanitize};
 use plumbago_store::{Creation, HistoryOptions, SettingsChange, StoredMetric};
 
+use super::ImportStore;
 use super::report::ImportStoreReport;
-use super::source::SourceStore;
 use crate::batches;
 use crate::counts::reason_of;
 use crate::done_list::DoneList;
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::skipped::Skipped;
+use crate::source_store::SourceStore;
 use crate::verb::{VerbError, Work};
-use crate::verbs::other_store::ImportStore;
 
 /// Maximum number of metrics that are read and stored together.
 const BATCH: usize = 64;
@@ -142,7 +142,8 @@ impl<'a> Run<'a> {
                 false => Arc::clone(&history.config),
             });
             if let Some(why) = config.refuses_points_of(&history.config) {
-                let whose = if is_new { "the rules give others" } else { "it exists with others" };
+                let whose =
+                    if is_new { "the rules give it other settings" } else { "it exists with other settings" };
                 self.skip(&history.name, "settings", &format!("{whose}: {why}"))?;
                 continue;
             }

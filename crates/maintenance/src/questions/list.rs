@@ -75,8 +75,8 @@ async fn unread_for(work: &Work, seconds: u64) -> Result<Unread, VerbError> {
         Err(noted_since) => {
             let days = (now - noted_since) / DAY;
             Err(VerbError::Invalid(format!(
-                "the store has noted which metrics are read for {days} days only, so it cannot tell what was unread \
-                 for {} days; give --unread {days}d or less",
+                "the store has recorded for {days} days only which metrics are read, so it cannot tell what \
+                 was unread for {} days; give --unread {days}d or less",
                 seconds / DAY as u64
             )))
         }

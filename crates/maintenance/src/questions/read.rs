@@ -186,7 +186,8 @@ pub(super) async fn visible(
         let end = until.min(from + part);
         // The stage is chosen by the age of the range, so the age is chosen to select this stage.
         let now = (from + stage.duration() as i64).max(end);
-        let request = FetchRequest { names: vec![Arc::clone(&name)], from, until: end, now };
+        let request =
+            FetchRequest { names: vec![Arc::clone(&name)], from, until: end, now, slots_max: usize::MAX };
         for series in work.source.fetch(&request).await? {
             let step = i64::from(series.step);
             for (at, value) in series.values.iter().enumerate() {

@@ -8,7 +8,7 @@ use plumbago_model::{Aggregation, StorageRules};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 use crate::verbs::rules::{Applied, Growing};

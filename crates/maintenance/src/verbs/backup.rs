@@ -24,7 +24,7 @@ impl Verb for Backup {
             return Err(format!("the directory {:?} is not an absolute path", dir.display().to_string()));
         }
         if self.0.keep == Some(0) {
-            return Err("keep: at least one generation stays".to_owned());
+            return Err("keep: must be at least 1".to_owned());
         }
         Ok(())
     }
@@ -70,7 +70,10 @@ fn count(registry: &Registry, result: &Result<Taken, BackupError>) {
             "a backup was taken"
         ),
         Err(error) => {
-            tracing::warn!(%error, "a backup failed; give the same command again: it uses what was copied");
+            tracing::warn!(
+                %error,
+                "a backup failed; run the same command again: it uses the files that are copied already"
+            );
         }
     }
 }

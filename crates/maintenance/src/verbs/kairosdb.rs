@@ -1,45 +1,14 @@
 //! The verb `import-kairosdb`.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use crate::kairosdb::{ImportKairosdbReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// Largest number of blocks that are read, or parts that are stored, at the same time.
-const WORKERS_MAX: usize = 64;
+pub use crate::kairosdb::ImportKairosdb;
 
-/// Imports the history of a KairosDB or an OpenTSDB.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ImportKairosdb {
-    /// Files of KairosDB's `export` or OpenTSDB's `scan --import`, as absolute paths.
-    pub paths: Vec<PathBuf>,
-    /// The keyspace of a KairosDB to read instead of files.
-    pub keyspace: Option<String>,
-    /// The servers, as `host:port`; empty for those in the settings of the store.
-    pub contact_points: Vec<String>,
-    /// Only these metrics; empty for all.
-    pub metrics: Vec<String>,
-    /// The start of the import in seconds since the epoch; earlier points are left out.
-    pub from: Option<i64>,
-    /// The end of the import in seconds since the epoch; points at or after it are left out.
-    pub until: Option<i64>,
-    /// How many blocks are read, or parts are stored, at the same time.
-    pub workers: usize,
-    /// Largest number of points stored per second; 0 for no limit.
-    pub rate: u32,
-    /// Whether points of the history replace stored ones.
-    pub overwrite: bool,
-    /// Whether to find the coarsest storage rules that lose no more points than slots of one second would.
-    pub suggest_rules: bool,
-    /// The file in which to list what was skipped.
-    pub skipped: Option<PathBuf>,
-    /// Whether to only count the changes without making them.
-    pub dry_run: bool,
-}
+/// The most blocks that are read and parts that are stored at a time.
+const WORKERS_MAX: usize = 64;
 
 #[async_trait]
 impl Verb for ImportKairosdb {
@@ -57,7 +26,7 @@ impl Verb for ImportKairosdb {
             return Err(format!("{} is not an absolute path", path.display()));
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
-            return Err(format!("--workers is a number from 1 to {WORKERS_MAX}"));
+            return Err(format!("--workers must be a number from 1 to {WORKERS_MAX}"));
         }
         Ok(())
     }

@@ -1,26 +1,11 @@
 //! The verb `import-names`.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use crate::names::{ImportNamesReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
-/// Creates the metrics of a list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ImportNames {
-    /// A file with a name, a retention, a method and a factor in each line, as an absolute path.
-    pub file: PathBuf,
-    /// Largest number of names per second; 0 for no limit.
-    pub rate: u32,
-    /// The file in which to list what was skipped.
-    pub skipped: Option<PathBuf>,
-    /// Whether to only count the changes without making them.
-    pub dry_run: bool,
-}
+pub use crate::names::ImportNames;
 
 #[async_trait]
 impl Verb for ImportNames {

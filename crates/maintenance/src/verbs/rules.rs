@@ -10,7 +10,7 @@ use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, SettingsChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::import::Refusals;
+use crate::histories::Refusals;
 use crate::job::{Context, Job, JobError};
 use crate::pace::{Pace, Received};
 use crate::rate::Rate;
@@ -309,7 +309,8 @@ impl Growing {
             work.go_on()?;
             tokio::time::sleep(BUSY_PAUSE).await;
         }
-        let why = "points of it do not get to the store; see to the store and give the same command again";
+        let why = "some of its points cannot be written to the store; repair the store and run the same \
+                   command again";
         left.iter().for_each(|(_, change)| self.refuse(why.to_owned(), &change.name));
         Ok(())
     }

@@ -1,53 +1,16 @@
 //! The verbs `import-whisper` and `export-whisper`.
 
-use std::path::PathBuf;
-
 use async_trait::async_trait;
-use plumbago_store::HistoryOptions;
-use serde::{Deserialize, Serialize};
 
 use crate::export::{ExportReport, export_whisper};
 use crate::import::{ImportReport, TaggedNames, import_whisper};
-use crate::select::Which;
 use crate::verb::{Verb, VerbError, Work};
 
-/// Largest number of groups of files that are read and stored at the same time.
+pub use crate::export::ExportWhisper;
+pub use crate::import::ImportWhisper;
+
+/// The most groups of files that are read and stored at a time.
 const WORKERS_MAX: usize = 64;
-
-/// Stores whisper files.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ImportWhisper {
-    /// Files and trees, as absolute paths.
-    pub paths: Vec<PathBuf>,
-    /// A prefix that is put before all names, with a dot.
-    pub prefix: String,
-    /// The start of the import in seconds since the epoch; earlier points are left out.
-    pub since: Option<i64>,
-    /// How many groups of files are read and stored at the same time.
-    pub workers: usize,
-    /// Largest number of metrics stored per second; 0 for no limit.
-    pub rate: u32,
-    /// Whether new metrics get the settings of the storage rules instead of those of their files.
-    pub rules: bool,
-    /// Whether values of the files replace stored ones.
-    pub overwrite: bool,
-    /// Whether to store files again that were stored before and have not changed.
-    pub again: bool,
-    /// A file with the names of tagged series, one per line.
-    pub tagged_names: Option<PathBuf>,
-    /// The file in which to list the files that were skipped.
-    pub skipped: Option<PathBuf>,
-    /// Whether to only count the changes without making them.
-    pub dry_run: bool,
-}
-
-impl ImportWhisper {
-    /// How the points are merged with stored ones.
-    pub(crate) fn options(&self) -> HistoryOptions {
-        HistoryOptions { overwrites: self.overwrite, dry_run: self.dry_run }
-    }
-}
 
 #[async_trait]
 impl Verb for ImportWhisper {
@@ -63,7 +26,7 @@ impl Verb for ImportWhisper {
             return Err(format!("{} is not an absolute path", path.display()));
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
-            return Err(format!("--workers is a number from 1 to {WORKERS_MAX}"));
+            return Err(format!("--workers must be a number from 1 to {WORKERS_MAX}"));
         }
         Ok(())
     }
@@ -80,22 +43,6 @@ impl Verb for ImportWhisper {
         };
         import_whisper(self, tagged, work).await
     }
-}
-
-/// Writes metrics as whisper files.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ExportWhisper {
-    /// The directory to write to, as an absolute path.
-    pub directory: PathBuf,
-    /// Which metrics.
-    pub which: Which,
-    /// Whether to replace existing files.
-    pub replace: bool,
-    /// Largest number of metrics written per second; 0 for no limit.
-    pub rate: u32,
-    /// Whether to only count what would be written.
-    pub dry_run: bool,
 }
 
 #[async_trait]

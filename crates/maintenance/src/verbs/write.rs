@@ -45,7 +45,7 @@ impl Verb for Write {
 
     fn check(&self) -> Result<(), String> {
         if !self.value.is_finite() {
-            return Err(format!("{} is not a value that can be kept", self.value));
+            return Err(format!("{} is not a value that can be stored", self.value));
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Verb for Write {
         let now = work.context.clock.now();
         let timestamp = self.timestamp.unwrap_or(now);
         let seconds = u32::try_from(timestamp)
-            .map_err(|_| VerbError::Invalid(format!("{timestamp} is not a time that can be kept")))?;
+            .map_err(|_| VerbError::Invalid(format!("{timestamp} is not a time that can be stored")))?;
         if self.dry_run {
             return self.planned(work, timestamp, now).await;
         }
@@ -90,8 +90,9 @@ impl Write {
 
 /// Reads the slot of a point back.
 async fn seen(work: &Work, name: &str, timestamp: i64, now: i64) -> Result<Option<Written>, VerbError> {
-    let request = |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now };
-    // The stage that answers determines the length of the slots.
+    let request =
+        |from, until| FetchRequest { names: vec![Arc::from(name)], from, until, now, slots_max: usize::MAX };
+    // The stage that answers says how long its slots are.
     let Some(series) = work.source.fetch(&request(timestamp - 1, timestamp)).await?.pop() else {
         return Ok(None);
     };

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_model::{GlobError, MetricId, Pattern};
+use plumbago_model::{MetricId, Pattern};
 use plumbago_store::{MetricRow, PointStore, RowStore, Share, SharedWindows, StoreError};
-use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::drive::{Page, Steps, drive, has_settled};
 use crate::job::{Context, Job, JobError};
 use crate::rate::Rate;
 use crate::report::Report;
+pub use crate::selection::Selection;
 
 use compare::{Batch, Metric, Work};
 pub use new_writer::RepairNewWriter;
@@ -35,32 +35,6 @@ const AGAIN: &str = "corrected_again";
 /// How many corrected metrics may wait for their second check. When there are more, the job pauses until some
 /// are due.
 const UNSETTLED_MAX: usize = 10_000;
-
-/// The windows that a run compares.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Selection {
-    /// Only those of metrics whose name matches this glob; `None` for all metrics.
-    pub names: Option<String>,
-    /// Only those that end after this time, in seconds since the epoch; `None` for two days before now.
-    pub from: Option<i64>,
-    /// Only those that begin before this time, in seconds since the epoch; `None` for now.
-    pub until: Option<i64>,
-}
-
-impl Selection {
-    /// Checks the glob.
-    ///
-    /// # Errors
-    /// If it is not valid.
-    pub fn check(&self) -> Result<(), GlobError> {
-        self.pattern().map(|_| ())
-    }
-
-    fn pattern(&self) -> Result<Option<Pattern>, GlobError> {
-        self.names.as_deref().map(Pattern::parse).transpose()
-    }
-}
 
 /// Compares the windows of [`Context::selection`] and corrects those that differ.
 #[derive(Debug, Clone)]

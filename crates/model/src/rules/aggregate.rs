@@ -151,10 +151,11 @@ impl AggregationRule {
         })?;
         let method = RuleMethod::named(method).ok_or_else(|| {
             let known: Vec<&str> = RuleMethod::ALL.iter().map(|(name, _)| *name).collect();
-            format!("the method {method:?} is not known; there are {}", known.join(", "))
+            format!("the method {method:?} is not known; the methods are {}", known.join(", "))
         })?;
-        let pattern = Pattern::new(&format!("^(?:{}$)", expression(input)))
-            .map_err(|error| format!("the input {input:?} makes no regular expression: {error}"))?;
+        let pattern = Pattern::new(&format!("^(?:{}$)", expression(input))).map_err(|error| {
+            format!("the input {input:?} does not become a valid regular expression: {error}")
+        })?;
         let template = template(output, &pattern)?;
         Ok(Self { output: output.into(), frequency, method, pattern, template })
     }

@@ -132,7 +132,7 @@ impl Reader {
             problems.warning(
                 line,
                 name,
-                "carbon ignores a section with text behind its header; so it is skipped",
+                "carbon ignores a section with text after its header, so this section is skipped",
             );
         }
         if let Some((first, _)) = self.sections.iter().find(|(s, _)| s.name == name) {
@@ -145,7 +145,7 @@ impl Reader {
 
     fn key(&mut self, line: usize, text: &str, problems: &mut Problems<'_>) {
         let Some(current) = self.current else {
-            problems.error(line, "", format!("{text:?} stands before the first [section]"));
+            problems.error(line, "", format!("{text:?} is before the first [section]"));
             return;
         };
         let section = &mut self.sections[current].0;

@@ -159,14 +159,15 @@ impl Reader<'_, '_> {
     /// Refuses unknown keys, because one could be a misspelt limit on which somebody relies.
     fn refuse_unknown_keys(&mut self) {
         for entry in self.section.entries.iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
-            let message = format!("there is no key {}; there are {}", entry.key, KEYS.join(", "));
+            let message = format!("there is no key {}; the keys are {}", entry.key, KEYS.join(", "));
             self.problems.error(entry.line, &self.section.name, message);
         }
     }
 
     fn pattern(&mut self) -> Option<(String, Vec<Path>)> {
         let Some(entry) = self.section.entry("pattern") else {
-            let message = "no pattern: it names directories, like pattern = teams.*, or / for everything";
+            let message =
+                "the pattern is missing; it names directories, like pattern = teams.*, or / for everything";
             self.problems.error(self.section.line, &self.section.name, message);
             return None;
         };

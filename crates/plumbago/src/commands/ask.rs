@@ -4,13 +4,11 @@
 use anyhow::anyhow;
 use plumbago_maintenance::question::{Line, Question, ask};
 use plumbago_maintenance::verb::VerbError;
-use serde::Serialize;
 
-use super::maintain::is_held;
 use super::verb::{Bar, Daemon, at_rest, failure};
 use crate::config::Loaded;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
 
 /// Asks a question and passes each row of the answer to `each`, as it arrives.
 ///
@@ -40,16 +38,6 @@ pub(super) fn rows<Q: Question>(
     reading.end()
 }
 
-/// Prints a row as a line of JSON.
-///
-/// # Errors
-///
-/// If standard output cannot be written.
-pub(super) fn print_json(row: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string(row).map_err(anyhow::Error::from)?;
-    Ok(print(&format!("{text}\n"))?)
-}
-
 /// An answer that is being read.
 struct Reading<'a, R> {
     bar: Bar,
@@ -77,7 +65,7 @@ impl<R: serde::de::DeserializeOwned> Reading<'_, R> {
 
     fn end(self) -> Result<(), Failure> {
         self.bar.end();
-        let cut = || anyhow!("the answer was cut off: the daemon ended meanwhile. Give the command again");
+        let cut = || anyhow!("the answer was cut off: the daemon ended meanwhile. Run the command again");
         self.ended.unwrap_or_else(|| Err(Failure::new(Exit::Store, cut())))
     }
 }

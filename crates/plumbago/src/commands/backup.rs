@@ -11,23 +11,22 @@ use plumbago_maintenance::verbs::backup::Backup;
 use plumbago_model::{ByteSize, SystemClock};
 use serde::Serialize;
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use super::verb::{self, Daemon, on_files};
 use crate::config::{Loaded, is_used, shown_dir};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 use crate::serve::Files;
 
 const EXAMPLES: &str = "\
-Every run makes a generation that has every point that was in the journal when the command began. Generations share
-their files, so a run copies only what is new. A run that was interrupted leaves no generation; give the same command
+Every run creates a generation with every point that was in the journal when the command began. Generations share
+their files, so a run copies only what is new. A run that was interrupted leaves no generation; run the same command
 again, and it uses what was copied. A running daemon writes the backup itself, so DIR is on its machine and must be
-writable for its user. The backup belongs on another disk than the data, and may be copied to another machine with any
+writable for its user. Put the backup on another disk than the data. You may copy it to another machine with any
 tool, as long as no run is writing it.
 
-On Cassandra and ScyllaDB the points are on the servers, and are backed up there. The data directory has what a restart
-needs beside them: the journal, rows not yet sent, open windows, the names, and the writer id.
+On Cassandra and ScyllaDB the points are on the servers, and are backed up there. The data directory has everything else that
+a restart needs: the journal, rows not yet sent, open windows, the names, and the writer id.
 
 Examples:
   plumbago backup /mnt/backup/plumbago             back up the data directory of plumbago.toml
@@ -41,7 +40,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BackupArgs {
-    /// Directory of the backup; made if it is missing
+    /// Directory of the backup; created if it is missing
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Remove all but the newest N generations afterwards

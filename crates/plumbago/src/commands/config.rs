@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use plumbago_model::StorageRules;
 use serde_json::{Value, json};
 
-use crate::cli::ConfigCommand;
-use crate::commands::ask::print_json;
 use crate::commands::config_import;
 use crate::config::{self, DEFAULT_TOML, Loaded, Place, Problem};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 pub const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -28,6 +26,22 @@ Examples:
 pub const DEFAULT_EXAMPLES: &str = "\
 Examples:
   plumbago config default > new.toml    begin a configuration";
+
+/// The commands of `plumbago config`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print all problems with file and line; exit code 3 if there is an error
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(Format),
+    /// Print all settings with the values in effect
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show(Format),
+    /// Print all settings with their defaults and explanations
+    #[command(after_help = DEFAULT_EXAMPLES)]
+    Default,
+    /// Turn the configuration of carbon, go-carbon, BigGraphite or graphite-web into one for Plumbago
+    Import(config_import::ImportArgs),
+}
 
 /// How the result of a command is printed.
 #[derive(Debug, Clone, Copy, Args)]

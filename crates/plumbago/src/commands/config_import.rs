@@ -19,7 +19,7 @@ Examples:
   plumbago config import --format go-carbon /etc/go-carbon/go-carbon.conf
 
 Files in Python are read, not run. Each setting names the line it comes from. What is left to do by hand, and what
-Plumbago has nothing for, stands at the top with file and line. Passwords are taken over. Check the result with
+has no equivalent in Plumbago, is at the top with file and line. Passwords are copied. Check the result with
 `plumbago --config FILE config check`.
 
 Exit codes: 0 done, 3 something in the files could not be read.";
@@ -34,10 +34,10 @@ pub struct ImportArgs {
     /// carbon.conf, go-carbon's configuration, or graphite-web's local_settings.py; several are joined
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// What the files are; by default told from their names and contents
+    /// What the files are; by default recognised by their names and contents
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
-    /// The programs of carbon.conf that run. It does not say, so by default all are read
+    /// The programs of carbon.conf that you run. The file does not say which, so by default all are read
     #[arg(long, value_name = "PROGRAM", value_delimiter = ',')]
     only: Vec<CarbonProgram>,
     /// Write the settings to this file, which must not exist

@@ -11,12 +11,13 @@ use super::verb::{self, Outcome};
 use crate::error::Failure;
 
 const COPY_EXAMPLES: &str = "\
-OLD is a metric, with its tagged series, or a directory: then everything below it is copied, and the rest of each name stays,
-tags too. If it is both, it is the metric; OLD.** means what is below. Every stage is copied with its values and the counts of
-its windows, also what is only in memory. Points that arrive for OLD meanwhile go to OLD.
+OLD is a metric or a directory. A metric is copied with its tagged series. If OLD is a directory, everything below it
+is copied, and the rest of each name stays, with its tags. If OLD is both, it means the metric, and OLD.** means what is below it.
+Every stage is copied with its values and the counts of its windows, also points that are only in memory. Points that
+arrive for OLD meanwhile go to OLD.
 
 A new metric gets the settings of the old one, or the retention of --retention; the raw resolution has to be the same. Where
-NEW exists, the points of both are there afterwards, and what NEW has already stays, unless --overwrite is given.
+NEW exists, it has the points of both afterwards, and points that NEW already has stay, unless --overwrite is given.
 
 If a run was killed, the same command continues it.
 
@@ -27,11 +28,11 @@ Examples:
   plumbago copy --retention 60s:7d,1h:1y servers.a.load servers.d.load";
 
 const MOVE_EXAMPLES: &str = "\
-Like `plumbago copy`, but each metric of OLD is deleted once its copy is whole and on the disk. Points that arrive for OLD
-meanwhile are copied too. A metric whose points keep coming stays, and is named. Points that arrive for OLD later make a new
-metric, so change the senders first.
+Like `plumbago copy`, but each metric of OLD is deleted once its copy is complete and on the disk. Points that arrive
+for OLD meanwhile are copied too. A metric that keeps receiving points stays, and the command names it. Points that
+arrive for OLD later create a new metric, so change the senders first.
 
-A run that was killed leaves each metric whole under one of its names, or both. Give the same command again.
+After a killed run, each metric is complete under one of its names, or under both. Run the same command again.
 
 Examples:
   plumbago move --dry-run servers.c servers.e       count what would be moved
@@ -50,7 +51,7 @@ struct PlanArgs {
     /// Retention of the metrics at NEW, like 60s:7d,1h:1y, even of those that exist; by default that of OLD
     #[arg(long, value_name = "RETENTION")]
     retention: Option<String>,
-    /// Let the points of OLD win over points that NEW has stored already
+    /// Let the points of OLD replace points that NEW already has
     #[arg(long)]
     overwrite: bool,
     /// Copy at most this many metrics in a second; 0 means no limit
@@ -126,14 +127,17 @@ fn summary(done: &str, report: &CopiesReport) -> String {
     let counts = [
         (report.created, "new names created"),
         (report.merged, "new names existed and have the points of both now"),
-        (report.copied_before, "metrics copied by the run before this one"),
+        (report.copied_before, "metrics copied by the previous run"),
         (report.changed, "copies got the retention"),
-        (report.kept, "slots left as they were: the new name had them already"),
+        (report.kept, "slots left as they were, because the new name had them already"),
         (report.folded, "windows folded again from points of both"),
-        (report.left_out, "slots left out: they have expired, or no stage of the new metric takes them"),
+        (report.left_out, "slots left out: they have expired, or no stage of the new metric covers them"),
         (report.deleted, "old names deleted"),
         (report.directories, "empty directories deleted"),
-        (u64::from(report.without_tags), "search left out: tagged series are not in memory"),
+        (
+            u64::from(report.without_tags),
+            "search left out: tagged series are found only with index.mode = \"memory\"",
+        ),
     ];
     add_counts(&mut text, &counts);
     add_skipped(&mut text, "metrics need attention", &report.skips);

@@ -13,13 +13,13 @@ use crate::error::{Exit, Failure};
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-Points that arrive afterwards create the metric again, by the storage rules of then. A glob that begins with a wildcard
-alone, and one that matches more than 1000 metrics, is deleted only with --yes. With several daemons on one Cassandra,
-points that another daemon has in memory may come after the deletion; stop the senders first.
+Points that arrive afterwards create the metric again, by the storage rules of that time. If a glob begins with a
+wildcard alone or matches more than 1000 metrics, --yes is needed. With several daemons on one Cassandra, points that
+another daemon has in memory may be stored after the deletion; stop the senders first.
 
-With --from or --until only that range goes, in all stages, and the names stay, also of metrics without a point left.
-Windows of coarser stages at its borders are folded again from the points that are left. Where these have expired, the
-window stays as it is, and the answer says how many there are.
+With --from or --until only points of that range are deleted, in all stages. The names stay, even of metrics without any
+point left. Windows of coarser stages at the borders of the range are folded again from the points that are left. Where
+these have expired, the window stays as it is, and the result says how many there are.
 
 Examples:
   plumbago delete --dry-run 'servers.old01.**'    how many metrics there are, and a few of them
@@ -29,7 +29,7 @@ Examples:
   plumbago delete --yes '**'                      delete all metrics without tags
   plumbago delete --rate 100 'servers.old02.**'   delete at most 100 metrics in a second
   plumbago delete --from 2024-01-15T10:30 --until 2024-01-15T11:00 'web.*.requests'
-                                                  delete half an hour (UTC) of them
+                                                  delete the points of half an hour (UTC)
   plumbago delete --dry-run --until 365d 'servers.**'
                                                   count the points that are older than a year";
 
@@ -49,7 +49,7 @@ pub struct DeleteArgs {
     /// Print how many metrics match, and with a range how many points, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Delete however many match
+    /// Delete without confirmation, however many metrics match
     #[arg(long)]
     yes: bool,
     /// Delete at most this many metrics in a second; 0 means no limit

@@ -7,13 +7,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plumbago_bench::diff::{Comparison, Difference, Side, compare, percentiles};
 
-use super::ask::print_json;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 For each timestamp that a server has a value for, the gap is |a-b| / (|a|+|b|), and 1 if only one of them has a value. Any
-server with Graphite's /render will do. Exit code 5 if something differs.
+server with Graphite's /render can be used. The exit code is 5 if something differs.
 
 Examples:
   plumbago diff http://127.0.0.1:8080 http://127.0.0.1:8888 'servers.*.cpu.*'
@@ -32,7 +31,7 @@ pub struct DiffArgs {
     /// Targets of render requests
     #[arg(value_name = "TARGET")]
     target: Vec<String>,
-    /// Read further targets from this file, one a line
+    /// Read further targets from this file, one per line
     #[arg(long, value_name = "FILE")]
     targets: Option<PathBuf>,
     /// Start of the range, in Graphite's notation

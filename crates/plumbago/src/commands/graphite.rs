@@ -17,14 +17,14 @@ use crate::config::Config;
 use crate::error::{Exit, Failure};
 
 const IMPORT_EXAMPLES: &str = "\
-URL is the address before /render, of graphite-web, carbonapi, BigGraphite, another Plumbago or any server like them. Each
-metric is asked for once for every stage of its retention here, as far back as the stage reaches. Points whose step is that
-of a stage go to this stage. Finer ones are folded, coarser ones go to a coarser stage of their step, if there is one. If the
-server keeps its metrics with another retention, name it by --retentions.
+URL is the address before /render, of graphite-web, carbonapi, BigGraphite, another Plumbago or any server like them.
+For each metric, one request is sent for every stage of its retention here, as far back as the stage reaches. Points
+whose step is the resolution of a stage go to this stage. Finer points are folded; coarser points go to a stage with
+their step, if there is one. If the server keeps its metrics with another retention, give it with --retentions.
 
-A new metric gets the settings of the storage rules, one that exists keeps its own. A point that is stored already stays,
-unless --overwrite is given. Nothing but the number of requests limits what the server has to do: begin with few workers, or
-with --rate. A request that it has no time for is made again.
+A new metric gets the settings of the storage rules, an existing one keeps its own. A point that is stored already
+stays, unless --overwrite is given. Only the number of requests limits the load of the server: begin with few workers,
+or with --rate. A request that the server is too busy to answer is sent again.
 
 If a run was killed, the same command continues it. If a daemon uses the data directory, the daemon does the work, and must be
 able to reach the server.
@@ -39,7 +39,7 @@ Examples:
 /// How a server is reached.
 #[derive(Debug, Clone, Args)]
 pub struct ServerArgs {
-    /// The address of the server, http or https; name and password may stand before the host
+    /// The address of the server, http or https; a name and password may be in front of the host
     #[arg(value_name = "URL")]
     url: String,
     /// Name and password for the server
@@ -62,7 +62,7 @@ pub struct ImportArgs {
     /// Only metrics that match this glob; can be given several times
     #[arg(long, value_name = "GLOB")]
     query: Vec<String>,
-    /// Tagged series that match this tag expression, and all others that are given
+    /// Tagged series that match this tag expression and all others given here
     #[arg(long, value_name = "EXPRESSION")]
     tags: Vec<String>,
     /// Leave out earlier points: a date, a period back from now like 400d, or seconds since the epoch
@@ -71,16 +71,17 @@ pub struct ImportArgs {
     /// Leave out points from this time on
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<i64>,
-    /// The retention of the metrics on the server, like 60s:1d,1h:1y; by default each has the one that it has here
+    /// The retention of the metrics on the server, like 60s:1d,1h:1y; by default the retention that each
+    /// metric has here
     #[arg(long, value_name = "RETENTION")]
     retentions: Option<String>,
-    /// Requests that are under way at a time
+    /// Requests that are sent at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     workers: usize,
     /// Make at most this many requests in a second; 0 means no limit
     #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
     rate: u32,
-    /// Let the points of the server win over points that are stored already
+    /// Let the points of the server replace points that are stored already
     #[arg(long)]
     overwrite: bool,
     /// Write what was skipped to this file: reason, name and text, separated by tabs
@@ -95,8 +96,8 @@ pub struct ImportArgs {
 }
 
 const EVENTS_EXAMPLES: &str = "\
-Events that are here already, with the same time, title, text and tags, are left out, so the command can be given again. If
-there is no room for all (api.events_bytes), the newest stay.
+Events that are here already, with the same time, title, text and tags, are left out, so the command can be run again. If
+there is no room for all (api.events_bytes), the newest are kept.
 
 Examples:
   plumbago import-events --dry-run http://graphite.example    count what would be added
@@ -187,12 +188,12 @@ fn summary(report: &ImportGraphiteReport) -> String {
         report.metrics, history.created, report.points, report.requests, history.stored, report.seconds
     );
     let counts = [
-        (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.stored_before, "metrics left out: the previous run has stored them"),
         (report.tagged, "tagged series left out; --tags 'name=~.+' imports them"),
         (report.without_points, "metrics left out: the server has no points of them"),
         (history.kept, "points left out: their slots were stored already"),
         (history.folded, "windows folded again from stored and imported points"),
-        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+        (report.left_out, "points left out: no stage of their metric covers them, or they have expired"),
     ];
     add_counts(&mut text, &counts);
     for (what, count) in &report.other_steps {

@@ -14,19 +14,20 @@ use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
 A metric with tags becomes the series name;tag=value, with the settings of the storage rules. Write the rules first:
---dry-run says for each rule what would be lost, and --suggest-rules prints rules that lose nothing but the milliseconds.
+--dry-run says for each rule what would be lost, and --suggest-rules prints rules that lose only the milliseconds.
 Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
 --overwrite is given. Files may be compressed with gzip.
 
-A keyspace is read whole, in the order of the token ring, or with --metric, --from or --until by KairosDB's indexes. Both
-generations of its tables are read. --dry-run of a whole keyspace also says which rows no index lists.
+A whole keyspace is read in the order of the token ring. With --metric, --from or --until it is read by KairosDB's
+indexes. The tables of old and new versions of KairosDB are both read. --dry-run of a whole keyspace also says which
+rows no index lists.
 
-The points are first divided by series into files in the data directory, which take 16 bytes a point until the end. If a
-run was killed, the same command continues it. If a daemon uses the data directory, the daemon does the work: the paths are
-those that it sees, and it must be allowed to read them.
+The points are first divided by series into files in the data directory, which use 16 bytes per point until the import
+ends. If a run was killed, the same command continues it. If a daemon uses the data directory, the daemon does the work:
+the paths are on its machine, and its user must be allowed to read them.
 
 Examples:
-  plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    before: which rules, and what each would lose
+  plumbago import-kairosdb --dry-run --suggest-rules export.txt.gz    first see which rules, and what each would lose
   plumbago import-kairosdb export.txt.gz                              lines of 'kairosdb.sh export'
   plumbago import-kairosdb --metric cpu --from 2024-01-01 export.txt    one metric, from a day on
   plumbago import-kairosdb --keyspace kairosdb --contact-points cassandra1:9042,cassandra2:9042
@@ -42,7 +43,7 @@ pub struct ImportArgs {
     /// Read a keyspace of a KairosDB on Cassandra instead of files. Nothing is written to it
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
-    /// Its servers; by default those of store.cassandra, whose user, password and TLS count in any case
+    /// Its servers; by default those of store.cassandra, whose user, password and TLS are always used
     #[arg(long, value_name = "HOST:PORT", requires = "keyspace", value_delimiter = ',')]
     contact_points: Vec<String>,
     /// Only this metric; can be given several times
@@ -54,16 +55,16 @@ pub struct ImportArgs {
     /// Leave out points from this time on
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<i64>,
-    /// Blocks that are read and parts that are stored at a time
+    /// Blocks that are read and parts that are stored at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     workers: usize,
     /// Store at most this many points in a second; 0 means no limit
     #[arg(long, value_name = "POINTS", default_value_t = 0)]
     rate: u32,
-    /// Let the history win over points that are stored already
+    /// Let points of the history replace points that are stored already
     #[arg(long)]
     overwrite: bool,
-    /// Print the coarsest storage rules that lose no more points than slots of a second would
+    /// Print the coarsest storage rules that lose no more points than a resolution of one second would
     #[arg(long)]
     suggest_rules: bool,
     /// Write what was skipped to this file: reason, place and text, separated by tabs
@@ -117,7 +118,7 @@ fn summary(report: &ImportKairosdbReport, dry_run: bool) -> String {
         (report.empty_rows, "storage rows that the indexes list have no points any more"),
         (
             report.unlisted_rows,
-            "storage rows are listed by no index: KairosDB does not find them, the import takes them",
+            "storage rows are listed by no index: KairosDB does not find them, but the import reads them",
         ),
         (report.slots, "points have a slot of the finest stage of their series"),
         (report.same_slot, "points left out: their slot has a later point"),
@@ -160,7 +161,7 @@ fn refused(reason: &str) -> &'static str {
     match reason {
         "timestamp" => "their time is negative or no number",
         "not_finite" => "their value is not finite",
-        "value" => "their value is no number",
+        "value" => "their value is not a number",
         _ => "they have no value",
     }
 }
@@ -177,7 +178,7 @@ fn of_rule(rule: &RuleCounts) -> String {
     for (count, what) in [
         (rule.same_slot, "share a slot with a later one"),
         (rule.too_old, "too old"),
-        (rule.not_kept, "values that are no numbers"),
+        (rule.not_kept, "values that are not numbers"),
         (rule.with_ttl, "with a time to live"),
         (rule.unlisted_rows, "storage rows that no index lists"),
     ] {

@@ -9,11 +9,11 @@ use plumbago_maintenance::questions::tags::Tags;
 use plumbago_maintenance::quotas::{DirectoryQuota, LimitUse};
 use plumbago_model::{ByteSize, Period};
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::verb::load;
 use super::which::WhichArgs;
 use crate::error::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub struct ListArgs {
     /// Only metrics without a point for this long, like 30d
     #[arg(long, value_name = "PERIOD")]
     silent: Option<Period>,
-    /// Only metrics that nobody has read for this long, like 90d. Reads are noted to the day
+    /// Only metrics that nobody has read for this long, like 90d. Reads are recorded to the day
     #[arg(long, value_name = "PERIOD")]
     unread: Option<Period>,
     /// Print a JSON object for each metric
@@ -83,13 +83,13 @@ pub fn tags(args: &TagsArgs, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 const DU_EXAMPLES: &str = "\
-The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory take
-nothing yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage. A directory
-with a quota has a second line: what it uses of its limits.
+The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory use
+no disk space yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage. A directory
+with a quota has a second line: how much of its limits it uses.
 
 Examples:
   plumbago du                                     the directories at the top
-  plumbago du 'servers.*'                         what each server takes
+  plumbago du 'servers.*'                         how much each server uses
   plumbago du /                                   everything, and the quota with the pattern /";
 
 /// Options of `plumbago du`.

@@ -1,7 +1,6 @@
 //! `plumbago clean` and `plumbago repair`: run maintenance jobs now, here or in the daemon.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,8 +17,9 @@ use plumbago_store_embedded::damaged_files;
 use super::rescue::{self, RescueArgs};
 use super::since;
 use super::verb::{self, Outcome};
-use crate::config::{Config, Loaded, StoreKind};
+use crate::config::{Loaded, StoreKind};
 use crate::error::{Exit, Failure};
+use crate::held::is_held;
 use crate::output::print;
 
 /// Options of all commands.
@@ -84,15 +84,15 @@ pub enum RepairCommand {
     /// Fold closed windows of the coarser stages again from their raw points, and correct those that differ
     #[command(after_help = WINDOWS_EXAMPLES)]
     Windows(WindowsArgs),
-    /// Make a damaged store open again, after a start refused it
+    /// Repair a damaged store so that it opens again, after a start refused it
     #[command(after_help = rescue::EXAMPLES)]
     Store(RescueArgs),
 }
 
 const WINDOWS_EXAMPLES: &str = "\
-Windows differ after a data directory was lost, or if several daemons of a replica got the same points. A window is
+Windows differ after a data directory was lost, or if several daemons of a replica received the same points. A window is
 compared 10 minutes (maintenance.repair_windows_after) and 60 raw slots after its end, and only while its raw points
-are there. Run it with a daemon of each replica: each corrects the windows of its own replica.
+are there. Run it on one daemon of each replica: each daemon corrects the windows of its own replica.
 
 Examples:
   plumbago repair windows --dry-run              count the windows of the last two days that differ
@@ -177,13 +177,6 @@ fn run<V: Verb<Answer = Vec<Report>>>(verb: &V, args: &MaintainArgs, loaded: Loa
         if args.json { eprintln!("{line}") } else { print(&format!("{line}\n"))? }
     }
     if damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
-}
-
-/// Returns whether a daemon is using the data directory.
-pub fn is_held(config: &Config) -> bool {
-    // A daemon locks its journal whichever store it uses.
-    let lock = File::open(config.journal_dir().join("lock"));
-    lock.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 fn compared(report: &Report) -> String {

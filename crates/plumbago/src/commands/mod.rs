@@ -104,7 +104,8 @@ fn expect_data(config: &Config, part: &str) -> Result<(), Failure> {
     let dir = crate::config::shown_dir(&config.data_dir);
     let what = if dir.exists() { format!("has no directory {part}") } else { "does not exist".to_owned() };
     let error = anyhow!(
-        "no data to work on: the data directory {} {what}. Nothing was made. Name the daemon's configuration with \
+        "no data found: the data directory {} {what}. Nothing was created. Name the daemon's configuration \
+         with \
          --config, or its directory with data_dir",
         dir.display()
     );

@@ -13,12 +13,13 @@ use super::verb;
 use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
-A line is: name [retention [method [xFilesFactor]]], separated by spaces or tabs. Empty lines and those that begin with #
-are left out. A retention is written as here, 60s:1d,1h:1y, or as BigGraphite does, 1440*60s:8760*3600s. What a line lacks
-comes from the storage rules. The metrics have no points yet; with BigGraphite's tables, they show the points that are there.
-A metric that exists keeps its settings. If they differ from those of the list, it is counted and named.
+A line is: name [retention [method [xFilesFactor]]], separated by spaces or tabs. Empty lines and lines that begin with
+# are ignored. A retention has the form 60s:1d,1h:1y, or that of BigGraphite, 1440*60s:8760*3600s. Settings that a line
+lacks come from the storage rules. The metrics have no points yet; with BigGraphite's tables, they show the points that
+are stored there. An existing metric keeps its settings. If they differ from those of the list, the command counts and
+names it.
 
-If a daemon uses the data directory, it does the work: the path is one that it sees, and it has to be allowed to read it.
+If a daemon uses the data directory, it does the work: the path is on its machine, and its user must be allowed to read it.
 
 Examples:
   plumbago import-names --dry-run names.txt    count what would be created
@@ -75,7 +76,7 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 fn summary(report: &ImportNamesReport) -> String {
     let mut text = format!("{} names, {} created in {:.1} s\n", report.names, report.created, report.seconds);
     let counts = [
-        (report.known, "exist already, or stand in the list twice"),
+        (report.known, "exist already, or are in the list twice"),
         (report.other_settings, "of them have other settings than the list, and keep theirs"),
     ];
     add_counts(&mut text, &counts);

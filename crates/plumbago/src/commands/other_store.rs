@@ -13,16 +13,16 @@ use crate::config;
 use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
-OTHER is the configuration file of the other store: a data directory that no daemon uses, or tables in Cassandra, which may be
-in use. It counts alone: variables of the environment are about this store. Its metrics come with their names, tags, settings
-and all stages, each window with its count, so that later points complete it exactly.
+OTHER is the configuration file of the other store: a data directory that no daemon uses, or tables in Cassandra, which
+may be in use. Environment variables do not change OTHER; they are for this store. Metrics are imported with their
+names, tags, settings and all stages, and each window with its count, so that later points complete it exactly.
 
-From a data directory, points that only the journal has come too; it is opened as its daemon would open it. From Cassandra,
-what its daemons have not sent yet is missing: give the same command again later.
+A data directory is opened as its daemon would open it, so points that are only in its journal are imported too. In
+Cassandra, points that its daemons have not sent yet are missing: run the same command again later.
 
-A new metric gets the settings that it has there, or with --rules those of the storage rules here; the raw resolution has to
-be the same. Where a metric exists, the points of both are there afterwards, and what is stored here stays, unless --overwrite
-is given. Nothing is counted twice, however often the command is given.
+A new metric gets the settings that it has there, or with --rules those of the storage rules here; the raw resolution
+has to be the same. An existing metric has the points of both afterwards, and points that are stored here stay, unless
+--overwrite is given. Nothing is counted twice, however often the command is run.
 
 If a run was killed, the same command continues it. If a daemon uses the data directory here, the daemon does the work, and
 must be allowed to read OTHER and the files that it names.
@@ -45,13 +45,13 @@ pub struct ImportArgs {
     /// Only metrics that match one of these globs; tags are part of the name
     #[arg(value_name = "GLOB")]
     globs: Vec<String>,
-    /// Give new metrics the settings of the storage rules here instead of those that they have there
+    /// Give new metrics the settings of the storage rules here instead of those of the other store
     #[arg(long)]
     rules: bool,
-    /// Let the points of the other store win over points that are stored already
+    /// Let the points of the other store replace points that are stored already
     #[arg(long)]
     overwrite: bool,
-    /// Batches of metrics that are read and stored at a time
+    /// Batches of metrics that are read and stored at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     workers: usize,
     /// Import at most this many metrics in a second; 0 means no limit
@@ -103,13 +103,13 @@ fn summary(report: &ImportStoreReport) -> String {
         report.metrics, report.source, history.created, report.slots, history.stored, report.seconds
     );
     let counts = [
-        (report.stored_before, "metrics left out: the run before this one has stored them"),
+        (report.stored_before, "metrics left out: the previous run has stored them"),
         (report.gone, "metrics left out: they were deleted there meanwhile"),
-        (report.without_points, "metrics have no points; their names and settings are taken"),
+        (report.without_points, "metrics have no points; their names and settings are imported"),
         (report.other_settings, "metrics existed with other settings, and keep theirs"),
         (history.kept, "slots left as they were: they were stored here already"),
         (history.folded, "windows folded again from points of both"),
-        (report.left_out, "slots left out: they have expired, or no stage of the metric takes them"),
+        (report.left_out, "slots left out: they have expired, or no stage of the metric covers them"),
         (report.ahead, "points ahead of now"),
     ];
     add_counts(&mut text, &counts);

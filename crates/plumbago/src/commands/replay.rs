@@ -15,13 +15,12 @@ use plumbago_telemetry::{Registry, log};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use super::summary::add_dry_run;
 use super::{expect_data, since};
 use crate::config::{self, Config, StoreKind};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 use crate::secret;
 
 /// Approximate bytes of rows that are counted in one step.

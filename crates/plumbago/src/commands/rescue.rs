@@ -8,21 +8,20 @@ use plumbago_store_embedded::{HostError, RescueStep, rescue};
 use plumbago_telemetry::log;
 use serde_json::{Value, json};
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use crate::config;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 
 /// Options of `repair store`.
 #[derive(Debug, Clone, Args)]
 pub struct RescueArgs {
-    /// Print what is damaged, what would be done and what that costs, and change nothing; exit code 5 if something is
-    /// damaged
+    /// Print what is damaged, what would be done and what would be lost, and change nothing; exit code 5 if
+    /// something is damaged
     #[arg(long)]
     pub dry_run: bool,
-    /// Also remove tables in which a start can skip damaged rows, with all their rows; for a store that refuses writes
-    /// because of such rows
+    /// Also remove tables with damaged rows that a start can skip, with all their rows. Use it if the store
+    /// refuses writes because of such rows
     #[arg(long)]
     pub all: bool,
     /// Print the report as JSON
@@ -31,13 +30,13 @@ pub struct RescueArgs {
 }
 
 pub const EXAMPLES: &str = "\
-Run it when a start refuses a damaged file and there is no backup. Tables that cannot be opened are taken out, and copies
-of them are kept in the directory `damaged` of the store. Names, settings and the list of tables are restored from their
+Run it when a start refuses a damaged file and there is no backup. Tables that cannot be opened are removed, and copies of
+them are kept in the directory `damaged` of the store. Names, settings and the list of tables are restored from their
 second copies at the next start; points in such tables are lost. Damage that a start can skip is only listed.
 
 Examples:
   plumbago repair store --dry-run       show what is damaged, and change nothing
-  plumbago repair store                 make the store open again
+  plumbago repair store                 repair the store so that it opens again
   plumbago repair store --dry-run --json
                                         the same for a program";
 

@@ -10,22 +10,21 @@ use plumbago_maintenance::backup::{BackupError, Generation, restore};
 use plumbago_model::ByteSize;
 use serde::Serialize;
 
-use super::ask::print_json;
 use super::backup::{generation, open, time};
 use super::verb::on_files;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 All files are verified before the first one is written. NEW must be missing or empty. An interrupted restore is repeated
 with the same command; until it is done, no daemon starts on NEW. Then set data_dir to NEW and start the daemon.
 
-On Cassandra and ScyllaDB say who continues:
-  --same-writer   the daemon of the backup is gone for good, and this one takes its place and its writer id
-  --new-writer    that daemon runs, or may run again; this one draws a writer id of its own
-Two daemons with one writer id replace each other's rows, and points are lost. If in doubt, take --new-writer. Windows
+On Cassandra and ScyllaDB, choose who continues:
+  --same-writer   the daemon of the backup will never run again, and this one takes its place and its writer id
+  --new-writer    that daemon runs, or may run again; this one chooses its own writer id
+Two daemons with one writer id replace each other's rows, and points are lost. If in doubt, use --new-writer. Windows
 that were open when the backup was taken are corrected by the job repair_new_writer or by `plumbago repair windows`.
-The embedded store is used by one daemon only, and needs neither. Points that the original got after the backup are not
+The embedded store is used by one daemon only, and needs neither. Points that the original received after the backup are not
 in the restored directory.
 
 Examples:
@@ -47,7 +46,7 @@ pub struct RestoreArgs {
     /// The generation; the newest by default
     #[arg(long, value_name = "N")]
     generation: Option<u32>,
-    /// Continue as the writer of the backup, whose daemon is gone for good
+    /// Continue as the writer of the backup, whose daemon will never run again
     #[arg(long, conflicts_with = "new_writer")]
     same_writer: bool,
     /// Become another writer, because the daemon of the backup may still run

@@ -10,12 +10,11 @@ use plumbago_model::StorageRules;
 use plumbago_model::rules::RuleSource;
 use serde::Serialize;
 
-use super::ask::print_json;
 use super::verb::{self, Outcome, load};
 use super::which::WhichArgs;
 use crate::config::Loaded;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// The commands of `plumbago rules`. clap prints these comments as help.
 #[derive(Debug, Subcommand)]
@@ -23,26 +22,27 @@ pub enum RulesCommand {
     /// Show which sections of the storage rules decide the settings of a new metric with this name, and why
     #[command(after_help = EXAMPLES)]
     Explain(ExplainArgs),
-    /// Give existing metrics the retention, aggregation method and xFilesFactor of today's storage rules
+    /// Give existing metrics the retention, aggregation method and xFilesFactor of the current storage rules
     #[command(after_help = APPLY_EXAMPLES)]
     Apply(ApplyArgs),
 }
 
 const EXAMPLES: &str = "\
-The settings of a metric are those of the rules at its creation; `plumbago info` shows them.
+A metric keeps the settings that the rules gave it when it was created; `plumbago info` shows them.
 
 Examples:
   plumbago rules explain servers.a.cpu.user       retention, aggregation, file and line of both rules
-  plumbago rules explain --json 'load;host=a'     the same of a tagged series, as JSON";
+  plumbago rules explain --json 'load;host=a'     the same for a tagged series, as JSON";
 
 const APPLY_EXAMPLES: &str = "\
-New stages are filled from the old ones: stages that stay are kept, coarser ones are folded from finer ones, and where only
-a coarser stage has something, its value goes into the slot in which its window begins. Points arrive and are read
-meanwhile. A daemon takes the rules that it has: send it SIGHUP first (or restart it) after a change of the files.
-Beside a busy daemon the change is slow, so that the points cost hardly more than before; --rate 0 makes it as fast as it can be.
+New stages are filled from the old ones: stages that stay are kept, coarser ones are folded from finer ones, and where
+only a coarser stage has a value, this value goes into the slot in which its window begins. Points can arrive and be
+read meanwhile. A daemon uses the rules that it has loaded: after a change of the files, send it SIGHUP first (or
+restart it). While the daemon is busy, the change is slow, so that it hardly delays points; --rate 0 makes it as fast as
+possible.
 
 A metric stays as it is if the resolution of its raw stage would change, or if its stored windows cannot be read by the new
-method; the answer counts these, with the reason. With several daemons on one Cassandra, give the command on each of them.
+method; the result counts these, with the reason. With several daemons on one Cassandra, run the command on each of them.
 
 Examples:
   plumbago rules apply --dry-run                  how many metrics would change, from what to what, and what is lost
@@ -146,11 +146,12 @@ impl Decider {
             self.file.as_ref().map_or_else(|| "built-in rules".to_owned(), |file| file.display().to_string());
         match (&self.section, self.line, &self.pattern) {
             (Some(section), Some(line), Some(pattern)) => format!(
-                "{file}:{line} [{section}]: the pattern {pattern} is found in the name; {} section(s) before it are not",
+                "{file}:{line} [{section}]: the pattern {pattern} matches the name; {} section(s) before it \
+                 do not",
                 self.tried_before
             ),
             _ => format!(
-                "{file}: none of {} patterns is found in the name, so carbon's default applies",
+                "{file}: none of {} patterns matches the name, so carbon's default applies",
                 self.tried_before
             ),
         }
@@ -230,13 +231,13 @@ fn applied_text(answer: &Applied, dry_run: bool) -> String {
         ),
     };
     for Change { from, to, metrics, example, loss } in changes {
-        text.push_str(&format!("  {metrics} metrics, {example} among them: {from} -> {to}\n"));
+        text.push_str(&format!("  {metrics} metrics, such as {example}: {from} -> {to}\n"));
         if !loss.is_empty() {
             text.push_str(&format!("    this loses {loss}\n"));
         }
     }
     for Refused { why, metrics, example } in refused {
-        text.push_str(&format!("  {metrics} metrics stay as they are, {example} among them: {why}\n"));
+        text.push_str(&format!("  {metrics} metrics stay as they are, such as {example}: {why}\n"));
     }
     text
 }

@@ -17,20 +17,19 @@ use plumbago_store_cassandra::schema::{
 };
 use plumbago_store_cassandra::{CassandraStore, Config, Report, SyncPlan, parse_retention};
 
-use super::ask::print_json;
 use super::cassandra::connect;
 use crate::config;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const SYNCDB_EXAMPLES: &str = "\
 Examples:
   plumbago syncdb --dry-run                     print the statements that would be run
-  plumbago syncdb                               make what is missing for storage-schemas.conf
-  plumbago syncdb --retention 60s:7d,15m:2y     make what is missing for these retentions only
+  plumbago syncdb                               create what is missing for storage-schemas.conf
+  plumbago syncdb --retention 60s:7d,15m:2y     create what is missing for these retentions only
   plumbago syncdb --retention '10080*60s:70080*900s'
                                                 the same in BigGraphite's notation
-  plumbago syncdb --compression zstd            make what is missing, with smaller files (Cassandra 4.0 and
+  plumbago syncdb --compression zstd            create what is missing, with smaller files (Cassandra 4.0 and
                                                 later), and print how to change tables that exist
   plumbago syncdb --dry-run --json              the statements for a program
 
@@ -55,10 +54,10 @@ pub struct SyncdbArgs {
     /// Tables for this retention; may be repeated. By default those of storage-schemas.conf
     #[arg(long, value_name = "RETENTION", value_parser = retention)]
     retention: Vec<Retention>,
-    /// How the server compresses new tables for points: lz4 or zstd. By default as the server does
+    /// How the server compresses new tables for points: lz4 or zstd. By default, the server decides
     #[arg(long, value_name = "NAME")]
     compression: Option<Compression>,
-    /// Print the statements, what was made and the differences as JSON
+    /// Print the statements, what was created and the differences as JSON
     #[arg(long)]
     json: bool,
 }
@@ -198,8 +197,8 @@ fn intro(plan: &SyncPlan) -> String {
     }
     if !plan.compression_changes.is_empty() {
         text.push_str(
-            "-- Tables that exist keep their compression. These statements change it; files that are there are\n\
-             -- compressed anew when they are compacted, or at once by `nodetool upgradesstables -a`:\n",
+            "-- Tables that exist keep their compression. These statements change it; existing files are\n\
+             -- compressed again when they are compacted, or at once by `nodetool upgradesstables -a`:\n",
         );
     }
     for change in &plan.compression_changes {
@@ -229,7 +228,7 @@ fn found(live: &LiveSchema, keyspaces: &[String; 2], nodes: &str) -> String {
     let mut text = format!("{} at {nodes} has:\n", server_name(live.server));
     for keyspace in keyspaces {
         let Some(LiveKeyspace { replication, durable_writes }) = live.keyspaces.get(keyspace) else {
-            let _ = writeln!(text, "{keyspace}: no such keyspace; `plumbago syncdb` makes it");
+            let _ = writeln!(text, "{keyspace}: no such keyspace; `plumbago syncdb` creates it");
             continue;
         };
         let durable = if *durable_writes { "" } else { ", no commit log" };

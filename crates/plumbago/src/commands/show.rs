@@ -10,19 +10,19 @@ use plumbago_maintenance::verbs::write::Write;
 use plumbago_model::{ByteSize, Period};
 use serde_json::json;
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::rules::{Explained, explain};
 use super::which::WhichArgs;
 use super::{since, verb};
 use crate::error::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const INFO_EXAMPLES: &str = "\
 Points that are still in memory are counted, but take no bytes in the store yet.
 
 Examples:
   plumbago info servers.a.cpu.user                settings, dates, points and bytes of a metric
-  plumbago info --json 'servers.a.*'              the same of several";
+  plumbago info --json 'servers.a.*'              the same for several metrics";
 
 /// Options of `plumbago info`.
 #[derive(Debug, Args)]
@@ -61,15 +61,15 @@ fn text(info: &MetricInfo, rules: &Explained) -> String {
     );
     text.push_str(&format!("  created: {}\n", date(i64::from(info.created_on))));
     if let Some(updated) = info.updated_on {
-        text.push_str(&format!("  last noted as written: {}\n", date(i64::from(updated))));
+        text.push_str(&format!("  last recorded as written: {}\n", date(i64::from(updated))));
     }
     if let Some(read) = info.read_on {
-        text.push_str(&format!("  last noted as read: {}\n", &date(i64::from(read))[..10]));
+        text.push_str(&format!("  last recorded as read: {}\n", &date(i64::from(read))[..10]));
     }
-    text.push_str(&format!("  rules of now: {}\n", rules.line()));
+    text.push_str(&format!("  current rules: {}\n", rules.line()));
     if rules.retention != *retention || rules.aggregation != *aggregation {
         text.push_str(&format!(
-            "    they would give {}, {}; settings of a metric are those of its creation\n",
+            "    they would give {}, {}; a metric keeps the settings of its creation\n",
             rules.retention, rules.aggregation
         ));
     }
@@ -92,9 +92,9 @@ fn date(epoch: i64) -> String {
 }
 
 const READ_EXAMPLES: &str = "\
-Without --stage the answer is Graphite's: from the finest stage that covers the range, with what is in memory. With
---stage it is what the store has in that stage, with the number of raw points in each value; an average is kept as a sum
-there. Points that are still in memory are not stored yet.
+Without --stage the answer is that of Graphite: from the finest stage that covers the range, with the points in memory.
+With --stage the answer is the rows of that stage in the store, with the number of raw points in each value; there an
+average is kept as a sum. Points that are still in memory are not stored yet.
 
 Examples:
   plumbago read servers.a.cpu.user                the last hour
@@ -160,14 +160,14 @@ fn points_text(row: &Points) -> String {
 
 const WRITE_EXAMPLES: &str = "\
 Examples:
-  plumbago write test.metric 42                   a point of now
-  plumbago write test.metric 42 --timestamp 10m   one of ten minutes ago";
+  plumbago write test.metric 42                   a point with the current time
+  plumbago write test.metric 42 --timestamp 10m   a point of ten minutes ago";
 
 /// Options of `plumbago write`.
 #[derive(Debug, Args)]
 #[command(after_help = WRITE_EXAMPLES)]
 pub struct WriteArgs {
-    /// The metric, which is created if there is none
+    /// The metric; it is created if it does not exist
     #[arg(value_name = "METRIC")]
     name: String,
     /// The value

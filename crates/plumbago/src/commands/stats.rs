@@ -13,10 +13,10 @@ use plumbago_maintenance::questions::stats::{Namespace, NamespaceSize, Stats};
 use plumbago_model::rules::{Severity, read_ini};
 use plumbago_model::{ByteSize, Clock as _, SystemClock};
 
-use super::ask::{print_json, rows};
+use super::ask::rows;
 use super::verb::load;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 A file of namespaces has a section for each namespace, as for BigGraphite's bgutil:
@@ -25,8 +25,8 @@ A file of namespaces has a section for each namespace, as for BigGraphite's bgut
   pattern = web\\d+\\.
 
 The pattern is a regular expression that matches from the beginning of the name. A metric is in the first namespace whose
-pattern matches, or else in `none`. Without a file, all metrics are in `total`. Points are the number that all stages hold
-when they are full. Every metric counts, tagged ones too.
+pattern matches, or else in `none`. Without a file, all metrics are in `total`. The number of points is what all stages
+hold when they are full. All metrics are counted, also tagged ones.
 
 Examples:
   plumbago stats                                  all metrics and points
@@ -48,7 +48,7 @@ pub struct StatsArgs {
     /// File of namespaces
     #[arg(long, value_name = "FILE")]
     conf: Option<PathBuf>,
-    /// Also show bytes. For that, the embedded store reads all its points
+    /// Also show bytes. For this, all points of the embedded store are read
     #[arg(long)]
     bytes: bool,
     /// Form of the output

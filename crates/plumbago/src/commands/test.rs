@@ -14,12 +14,11 @@ use plumbago_maintenance::verbs::delete::Delete;
 use plumbago_model::{Clock as _, Period, SystemClock};
 use serde_json::json;
 
-use super::ask::print_json;
-use super::maintain::is_held;
 use super::verb;
 use crate::config::{Config, Loaded};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 Sends one point to each listener that is on, waits until /metrics/find and /render have it, and deletes the metrics
@@ -33,10 +32,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TestArgs {
-    /// Give up a listener after this long
+    /// Give up on a listener after this long
     #[arg(long, value_name = "PERIOD", default_value = "10s")]
     patience: Period,
-    /// Leave the metrics there
+    /// Do not delete the metrics afterwards
     #[arg(long)]
     keep: bool,
     /// Print the result as JSON

@@ -14,15 +14,14 @@ use plumbago_bench::traffic::{
 use plumbago_model::Period;
 use plumbago_model::rules::Pattern;
 
-use super::ask::print_json;
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
-Requests come from access logs in the common or combined format (Apache, nginx, gunicorn), or from captures of tcpdump in
-the formats pcap and pcapng. Logs have no bodies, so their POST requests are left out; captures have them. Requests that change
-something are left out as well. Lines are those of carbon's protocol; their timestamps give the pace. Every file may be compressed
-by gzip.
+Requests come from access logs in the common or combined format (Apache, nginx, gunicorn), or from captures of tcpdump
+in the formats pcap and pcapng. Logs have no bodies, so their POST requests are left out; captures have them. Requests
+that change something are left out as well. Lines are in carbon's protocol, and their timestamps give the pace. Every
+file may be compressed with gzip.
 
 Capture requests with: tcpdump -i any -s 0 -w graphite.pcap dst port 80
 
@@ -70,7 +69,7 @@ pub struct ReplayTrafficArgs {
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed = text.parse::<f64>().ok().filter(|speed| speed.is_finite() && *speed >= 0.0);
-    speed.ok_or_else(|| "not a factor like 0.5, 1 or 10, nor 0".to_owned())
+    speed.ok_or_else(|| "must be 0 or a factor like 0.5, 1 or 10".to_owned())
 }
 
 /// Runs `plumbago replay-traffic`.

@@ -20,12 +20,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::print_json;
 use super::expect_data;
-use super::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
-use crate::output::print;
+use crate::held::is_held;
+use crate::output::{print, print_json};
 use crate::secret;
 use crate::serve;
 
@@ -341,8 +340,9 @@ impl<'a> Daemon<'a> {
     fn died<V: Verb>(&self, why: &str) -> Failure {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(
-            "the daemon that uses {} ended while its job {} was running ({why}). What the job had done until then stays. \
-             Give the same command again: plumbago {}",
+            "the daemon that uses {} ended while its job {} was running ({why}). The work that the job had \
+             done is kept. \
+             Run the same command again: plumbago {}",
             self.config.data_dir.display(),
             V::NAME,
             command.join(" ")

@@ -21,7 +21,7 @@ pub struct WhichArgs {
     /// Tagged series that match this tag expression, like host=a or dc!=~^eu; may be repeated
     #[arg(long, value_name = "EXPRESSION")]
     pub tag: Vec<String>,
-    /// The metrics named in this file, one a line; - for standard input
+    /// The metrics named in this file, one per line; - for standard input
     #[arg(long, value_name = "FILE")]
     pub names: Option<PathBuf>,
 }

@@ -19,11 +19,12 @@ use crate::error::{Exit, Failure};
 const IMPORT_EXAMPLES: &str = "\
 A file a/b/c.wsp of a tree becomes the metric a.b.c. Every archive goes to the stage of its resolution, with the values
 that whisper shows. A new metric keeps the retention, method and xFilesFactor of its file, or gets those of the storage
-rules with --rules. A metric that exists keeps its own. A point that is stored already stays, unless --overwrite is given.
-Several trees with a file of one metric are merged as whisper-fill does: the first one given comes first.
+rules with --rules. An existing metric keeps its own settings. A point that is stored already stays, unless --overwrite
+is given. If several trees have a file of the same metric, the files are merged as whisper-fill does, and the tree that
+is named first takes precedence.
 
 The next run skips files that were stored and have not changed since, so it continues a run that was killed. If a daemon
-uses the data directory, the daemon does the work: the paths are those that it sees, and it must be allowed to read them.
+uses the data directory, the daemon does the work: the paths are on its machine, and its user must be allowed to read them.
 
 Examples:
   plumbago import-whisper --dry-run /opt/graphite/storage/whisper
@@ -38,13 +39,13 @@ pub struct ImportArgs {
     /// Whisper files, and directories with such files
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Put this and a dot in front of all names
+    /// Put this prefix and a dot in front of all names
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: String,
     /// Leave out points before this time: a period back from now like 400d, or seconds since the epoch
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<i64>,
-    /// Groups of files that are read and stored at a time
+    /// Groups of files that are read and stored at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,
     /// Store at most this many metrics in a second; 0 means no limit
@@ -53,7 +54,7 @@ pub struct ImportArgs {
     /// Give new metrics the settings of the storage rules instead of those of their files
     #[arg(long)]
     rules: bool,
-    /// Let the files win over points that are stored already
+    /// Let points of the files replace points that are stored already
     #[arg(long)]
     overwrite: bool,
     /// Also store files again that were stored and have not changed
@@ -75,8 +76,9 @@ pub struct ImportArgs {
 }
 
 const EXPORT_EXAMPLES: &str = "\
-Every stage becomes an archive with the values that readers get now. Python's whisper reads the files. A tagged series
-goes to _tagged, as carbon names it without TAG_HASH_FILENAMES; carbon and graphite-web find it with and without.
+Every stage becomes an archive with the values that readers get now. Python's whisper can read the files. A tagged
+series goes to _tagged, with the name that carbon uses without TAG_HASH_FILENAMES; carbon and graphite-web find it with
+this setting too.
 
 Examples:
   plumbago export-whisper /tmp/whisper 'servers.**'
@@ -179,7 +181,7 @@ fn summary(report: &ImportReport) -> String {
         (report.other_settings, "metrics existed with other settings than their files have, and keep theirs"),
         (history.kept, "points left out: their slots were stored already"),
         (history.folded, "windows folded again from stored and imported points"),
-        (report.left_out, "points left out: no stage of their metric takes them, or they have expired"),
+        (report.left_out, "points left out: no stage of their metric covers them, or they have expired"),
         (report.unknown_values, "slots left out: their value is not a number"),
         (report.read_again, "times a file was read again, because it had changed meanwhile"),
     ];

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::{DEFAULT_TOML, show, strict, suggest};
+use super::{DEFAULT_TOML, keys, show, suggest};
 
 /// The mark of keys that a reload applies, in the comments of [`DEFAULT_TOML`].
 const MARK: &str = "[reload]";
@@ -64,7 +64,7 @@ pub fn text<'a>(set: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 fn value<'a>(set: &'a Value, key: &str) -> &'a Value {
-    let found = set.pointer(&pointer(key)).or_else(|| strict::defaults().pointer(&pointer(key)));
+    let found = set.pointer(&pointer(key)).or_else(|| keys::defaults().pointer(&pointer(key)));
     found.unwrap_or(&Value::Null)
 }
 

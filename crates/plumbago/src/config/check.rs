@@ -16,7 +16,7 @@ pub(super) fn check(config: &Config, set: &Value, layers: &Layers, problems: &mu
     }
     if !is_log_filter(&config.log.level) {
         let message =
-            format!("{:?} is no log level; use error, warn, info, debug or trace", config.log.level);
+            format!("{:?} is not a log level; use error, warn, info, debug or trace", config.log.level);
         problems.error(layers.near("log.level"), "log.level", message);
     }
     sections(config, layers, problems);

@@ -90,15 +90,15 @@ fn missing(dir: &Path) -> Option<String> {
     let absolute = std::path::absolute(dir).ok()?;
     let parent = absolute.ancestors().skip(1).find(|parent| parent.exists())?;
     if !parent.is_dir() {
-        return Some(format!("{} cannot be made, because {} is a file", dir.display(), parent.display()));
+        return Some(format!("{} cannot be created, because {} is a file", dir.display(), parent.display()));
     }
     let Refusal { why, is_ownership } = refusal(parent)?;
     let advice = match is_ownership {
-        true => format!("make it as root: install -d -o {} {}", geteuid(), absolute.display()),
+        true => format!("create it as root: install -d -o {} {}", geteuid(), absolute.display()),
         false => MOUNT.to_owned(),
     };
     Some(format!(
-        "{} does not exist, and {} cannot make it in {}: {why}; {advice}",
+        "{} does not exist, and {} cannot create it in {}: {why}; {advice}",
         dir.display(),
         me(),
         parent.display()

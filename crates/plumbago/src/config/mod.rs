@@ -6,6 +6,7 @@
 mod changes;
 mod check;
 mod data_dir;
+mod keys;
 mod layers;
 mod memory;
 mod ports;

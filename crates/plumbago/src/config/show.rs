@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::strict;
+use super::keys;
 
 /// Keys whose values are hidden.
 const SECRETS: [&str; 3] = ["token", "password", "secret"];
@@ -13,13 +13,13 @@ const SECRETS: [&str; 3] = ["token", "password", "secret"];
 /// environment; the others are marked as defaults.
 pub fn effective(set: &Value) -> String {
     let mut out = String::new();
-    section(&mut out, "", strict::all_keys(), Some(strict::defaults()), Some(set));
+    section(&mut out, "", keys::all_keys(), Some(keys::defaults()), Some(set));
     out
 }
 
 /// Returns all settings with the values in effect, as nested objects. Secrets are replaced as in [`effective`].
 pub fn effective_values(set: &Value) -> Value {
-    values(strict::all_keys(), Some(strict::defaults()), Some(set))
+    values(keys::all_keys(), Some(keys::defaults()), Some(set))
 }
 
 fn values(keys: &Value, defaults: Option<&Value>, set: Option<&Value>) -> Value {

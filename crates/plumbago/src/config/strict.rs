@@ -4,46 +4,16 @@
 //! first compared with that of the documented default of its key ([`super::DEFAULT_TOML`]). Values from the
 //! environment are text and are parsed as that type.
 
-use std::sync::OnceLock;
-
-use config::{Config as Raw, File, FileFormat, Map, Source, Value as RawValue, ValueKind};
+use config::{Map, Value as RawValue, ValueKind};
 use serde_json::{Map as Table, Value};
 
 use plumbago_model::{ByteSize, Period};
 
+use super::Config;
+use super::keys::{all_keys, untyped};
 use super::layers::Layers;
 use super::problem::Problems;
-use super::{Config, DEFAULT_TOML};
 use super::{renamed, suggest};
-
-/// Every key with a value of its type: the documented defaults, with optional keys (`#key = …`) set to their
-/// examples.
-pub(super) fn all_keys() -> &'static Value {
-    static KEYS: OnceLock<Value> = OnceLock::new();
-    KEYS.get_or_init(|| parse(&with_optional_keys(DEFAULT_TOML)))
-}
-
-/// The documented defaults, without optional keys.
-pub(super) fn defaults() -> &'static Value {
-    static DEFAULTS: OnceLock<Value> = OnceLock::new();
-    DEFAULTS.get_or_init(|| parse(DEFAULT_TOML))
-}
-
-fn with_optional_keys(text: &str) -> String {
-    let is_key = |rest: &str| rest.starts_with(|c: char| c.is_ascii_lowercase()) && rest.contains(" = ");
-    let line = |line: &str| match line.strip_prefix('#').filter(|rest| is_key(rest)) {
-        Some(key) => key.to_owned() + "\n",
-        None => line.to_owned() + "\n",
-    };
-    text.lines().map(line).collect()
-}
-
-/// Parses `default.toml`. A test checks that it is valid; otherwise the result would be an empty table.
-fn parse(text: &str) -> Value {
-    let source = File::from_str(text, FileFormat::Toml);
-    let root = Raw::builder().add_source(source).build().and_then(|raw| raw.collect());
-    Value::Object(root.unwrap_or_default().into_iter().filter_map(|(k, v)| Some((k, untyped(v)?))).collect())
-}
 
 /// Converts each setting to the type of its key. Reports unknown keys and values of another type, and leaves
 /// them out.
@@ -203,24 +173,8 @@ fn shown(example: &Value) -> String {
     }
 }
 
-fn untyped(raw: RawValue) -> Option<Value> {
-    Some(match raw.kind {
-        ValueKind::Nil => Value::Null,
-        ValueKind::Boolean(b) => Value::from(b),
-        ValueKind::I64(n) => Value::from(n),
-        ValueKind::U64(n) => Value::from(n),
-        ValueKind::I128(_) | ValueKind::U128(_) => return None,
-        ValueKind::Float(x) => Value::from(x),
-        ValueKind::String(text) => Value::from(text),
-        ValueKind::Array(items) => Value::Array(items.into_iter().map(untyped).collect::<Option<_>>()?),
-        ValueKind::Table(table) => {
-            Value::Object(table.into_iter().map(|(k, v)| Some((k, untyped(v)?))).collect::<Option<_>>()?)
-        }
-    })
-}
-
-/// Builds the settings. If a type refuses a value, the value is reported and removed, and the rest is tried
-/// again. In this way all such values are found.
+/// Builds the settings. A value that its type refuses is reported and removed, and the rest is tried again,
+/// so that all such values are found.
 pub(super) fn build(set: &Value, layers: &Layers, problems: &mut Problems) -> Config {
     let mut left = set.clone();
     loop {

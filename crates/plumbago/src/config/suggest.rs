@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::strict;
+use super::keys;
 
 /// Returns the path of the key that `path` probably means.
 pub(super) fn similar(path: &str) -> Option<&'static str> {
@@ -37,7 +37,7 @@ pub(super) fn keys() -> &'static [String] {
     static KEYS: OnceLock<Vec<String>> = OnceLock::new();
     KEYS.get_or_init(|| {
         let mut found = Vec::new();
-        collect("", strict::all_keys(), &mut found);
+        collect("", keys::all_keys(), &mut found);
         found
     })
 }

@@ -21,12 +21,13 @@ pub(super) fn sort_out(environment: &mut Environment, problems: &mut Problems) {
             Some(key) => problems.error(
                 place,
                 "",
-                format!("sets nothing; write {} with two underscores", suggest::variable(key)),
+                format!("has no effect; write {} with two underscores", suggest::variable(key)),
             ),
             None => problems.warning(
                 place,
                 "",
-                "sets nothing; a variable for `key` of `[section]` is called PLUMBAGO__SECTION__KEY, with two \
+                "has no effect; a variable for `key` of `[section]` is called PLUMBAGO__SECTION__KEY, with \
+                 two \
                  underscores",
             ),
         }

@@ -57,7 +57,8 @@ impl NewestPoints {
             Err(error) => {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "a find shows metrics that may have no points: the store does not say when they were written"
+                    "the answer to a find may contain metrics without points in the range: the store cannot \
+                     tell when they were written"
                 );
                 vec![false; names.len()]
             }

@@ -41,7 +41,8 @@ impl CostSource for Costs {
     async fn costs(&self, question: CostQuestion, limits: TrialLimits) -> Result<Value, AdminError> {
         let limits = Limits { metrics_max: limits.metrics_max, until: Instant::now() + limits.time };
         let Ok(turn) = timeout_at(limits.until, self.turn.acquire()).await else {
-            let text = "somebody else looks at what costs, which takes long here; ask again in a minute";
+            let text = "another request is already computing the costs, which takes long here; try again in \
+                        a minute";
             return Err(AdminError::Failed(text.to_owned()));
         };
         let _turn = turn.map_err(|error| AdminError::Failed(error.to_string()))?;

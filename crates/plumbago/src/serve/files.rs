@@ -234,7 +234,7 @@ fn lock(journal_dir: &Path) -> Result<Option<File>, BackupError> {
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => {
-            Err(BackupError::Taken("a daemon has just started; give the command again".to_owned()))
+            Err(BackupError::Taken("a daemon has just started; run the command again".to_owned()))
         }
         Err(TryLockError::Error(error)) => Err(BackupError::Hold(format!("{}: {error}", path.display()))),
     }

@@ -24,9 +24,9 @@ use tokio::time::timeout;
 use super::Core;
 use super::at_rest::AtRest;
 use super::backend::Keeper;
-use crate::commands::maintain::is_held;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::Failure;
+use crate::held::is_held;
 
 /// How long servers may take for their first answer.
 const FIRST: Duration = Duration::from_secs(20);

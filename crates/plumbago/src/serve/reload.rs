@@ -197,7 +197,7 @@ impl Reload {
             kept.extend(files.iter().filter(|key| key.starts_with("ingest.")));
             let lines = error.to_string();
             let lines = lines.lines().map(str::to_owned);
-            outcome.fail_with(lines, "what the listeners cannot use stays as it was");
+            outcome.fail_with(lines, "settings that the listeners cannot use stay as they were");
         }
         if let Err(problems) = live.relay.reload(&config.relay) {
             kept.extend(["relay.rules"]);
@@ -294,8 +294,8 @@ impl Reload {
             0 if applied + restart == 0 => tracing::info!("reloaded {from}: nothing has changed"),
             0 => tracing::info!("reloaded {from}: {applied} applied, {restart} need a restart"),
             errors => tracing::error!(
-                "reloaded {from} with errors: {applied} applied, {restart} need a restart, {errors} error(s); \
-                 what they concern stays as it was"
+                "reloaded {from} with errors: {applied} applied, {restart} need a restart, {errors} \
+                 error(s); the settings concerned stay as they were"
             ),
         }
         let Some(report) = &self.report else { return };
@@ -311,7 +311,8 @@ impl Reload {
                     more => format!(" (and {more} more)"),
                 };
                 let text = format!(
-                    "the last reload (SIGHUP) had an error: {first}{more}; what it concerns stays as it was. Run \
+                    "the last reload (SIGHUP) had an error: {first}{more}; the settings concerned stay as \
+                     they were. Run \
                      `plumbago config check`, correct it and reload again"
                 );
                 report.conditions.begin(RELOAD_FAILED, text);

@@ -199,14 +199,14 @@ fn step(step: &Step) -> Value {
 
 fn why(reason: Reject) -> &'static str {
     match reason {
-        Reject::Blacklist => "a line of the blacklist is found in the name",
-        Reject::Whitelist => "no line of the whitelist is found in the name",
+        Reject::Blacklist => "a line of the blacklist matches the name",
+        Reject::Whitelist => "no line of the whitelist matches the name",
         Reject::Rule => "a pattern takes too many steps on this name",
         Reject::NameEmpty => "no name is left",
         Reject::NameTooLong => "the name is too long",
         Reject::NameControl => "there is white space or a control character in the name",
         Reject::Tags => "the tags of the name cannot be read",
-        _ => "this is no name",
+        _ => "this is not a name",
     }
 }
 

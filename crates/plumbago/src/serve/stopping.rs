@@ -29,9 +29,11 @@ pub(super) enum Step {
 impl Step {
     fn text(self) -> &'static str {
         match self {
-            Self::Listeners => "waiting until the engine has taken the points that the listeners have read",
+            Self::Listeners => {
+                "waiting until the engine has accepted the points that the listeners have read"
+            }
             Self::Aggregation => "computing the open intervals of the aggregation rules",
-            Self::Relay => "sending what the relay's destinations take within 5 s; the rest stays on disk",
+            Self::Relay => "sending what the relay's destinations accept within 5 s; the rest stays on disk",
             Self::Metrics => "storing what is in memory; after 60 s the journal keeps the rest",
             Self::Requests => "waiting for requests in progress",
             Self::Closing => "closing the store",

@@ -56,7 +56,7 @@ fn canonical(paths: &[&str]) -> Result<Vec<String>, TaggingError> {
 pub(super) fn canonical_name(path: &str) -> Result<String, String> {
     plumbago_ingest::canonical(path).map_err(|reason| {
         let reason = match reason {
-            Reject::NameEmpty => "there is no name in it",
+            Reject::NameEmpty => "it contains no name",
             Reject::NameTooLong => "it is too long",
             Reject::NameControl => "there is white space or a control character in it",
             _ => "its tags cannot be read",

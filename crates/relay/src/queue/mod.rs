@@ -121,8 +121,11 @@ impl Queue {
         let noted = files::noted(dir);
         let is_note_lost = noted.is_err();
         if noted == Ok(None) && !ids.is_empty() {
-            // A kill may cause this, and nothing is lost.
-            tracing::warn!("{} has no note of what was sent; all of it is sent again", dir.display());
+            // A kill may leave it so, and nothing is lost.
+            tracing::warn!(
+                "{} has no record of what was sent; everything in it is sent again",
+                dir.display()
+            );
         }
         let noted = noted.unwrap_or_default().unwrap_or_default();
         let Noted { sent, keep, last } = noted;

@@ -59,8 +59,8 @@ fn unit_seconds(unit: &str) -> Result<i64, String> {
     match UNITS.iter().find(|(prefix, _)| unit.starts_with(prefix)) {
         Some((_, seconds)) => Ok(*seconds),
         None if unit.is_empty() => Err("a number without a unit (s, min, h, d, w, mon, y)".to_owned()),
-        None if unit == "m" => Err("m is no unit: write min for minutes or mon for months".to_owned()),
-        None => Err(format!("{unit:?} is no unit (s, min, h, d, w, mon, y)")),
+        None if unit == "m" => Err("m is not a unit: write min for minutes or mon for months".to_owned()),
+        None => Err(format!("{unit:?} is not a unit (s, min, h, d, w, mon, y)")),
     }
 }
 

@@ -26,9 +26,9 @@ pub(super) fn parse(text: &str, now: i64, zone: &TimeZone) -> Result<i64, String
         return Ok(now);
     }
     let (time, rest) = time_of_day(text)?;
-    let today = zone.civil(now).ok_or("now is beyond the years of the calendar")?.date();
+    let today = zone.civil(now).ok_or("now is outside of the calendar")?.date();
     let date = date(rest, today)?;
-    zone.moment(date.to_datetime(time)).ok_or_else(|| "beyond the years of the calendar".to_owned())
+    zone.moment(date.to_datetime(time)).ok_or_else(|| "outside of the calendar".to_owned())
 }
 
 /// Parses `HH:MM`, `HH:MMam`, `6pm`, `noon` and the like. Without a time of day it is midnight.
@@ -61,7 +61,7 @@ fn time_of_day(text: &str) -> Result<(Time, &str), String> {
 
 fn clock_number(text: &str) -> Result<i8, String> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is no hour or minute"))
+    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is not an hour or minute"))
 }
 
 /// 12am is midnight and 12pm is noon. graphite-web has them reversed.
@@ -81,7 +81,7 @@ fn date(text: &str, today: Date) -> Result<Date, String> {
         _ => None,
     };
     if let Some(date) = shifted {
-        return date.map_err(|_| "beyond the years of the calendar".to_owned());
+        return date.map_err(|_| "outside of the calendar".to_owned());
     }
     if text.matches('/').count() == 2 {
         return month_day_year(text);
@@ -95,7 +95,7 @@ fn date(text: &str, today: Date) -> Result<Date, String> {
     }
     match WEEKDAYS.iter().find(|(name, _)| *name == prefix) {
         Some((_, weekday)) => latest(*weekday, today),
-        None => Err(format!("{text:?} is no day")),
+        None => Err(format!("{text:?} is not a day")),
     }
 }
 
@@ -117,19 +117,19 @@ fn month_day_year(text: &str) -> Result<Date, String> {
 fn day_of_month(text: &str) -> Result<i64, String> {
     let digits = text.bytes().rev().take(2).take_while(u8::is_ascii_digit).count();
     if digits == 0 {
-        return Err("a month is followed by a day, like jan5".to_owned());
+        return Err("a month must be followed by a day, like jan5".to_owned());
     }
     number(&text[text.len() - digits..])
 }
 
 fn latest(weekday: Weekday, today: Date) -> Result<Date, String> {
     let back = today.weekday().since(weekday);
-    today.checked_sub(i64::from(back).days()).map_err(|_| "beyond the years of the calendar".to_owned())
+    today.checked_sub(i64::from(back).days()).map_err(|_| "outside of the calendar".to_owned())
 }
 
 fn number(text: &str) -> Result<i64, String> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is no number"))
+    is_number.then(|| text.parse().ok()).flatten().ok_or_else(|| format!("{text:?} is not a number"))
 }
 
 fn calendar_day(year: i64, month: i64, day: i64) -> Result<Date, String> {

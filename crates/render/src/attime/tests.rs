@@ -41,14 +41,14 @@ fn twelve_oclock_is_what_it_says() {
 #[test]
 fn errors_say_what_is_wrong() {
     for (text, reason) in [
-        ("-1m", "m is no unit: write min for minutes or mon for months"),
+        ("-1m", "m is not a unit: write min for minutes or mon for months"),
         ("-90", "a number without a unit (s, min, h, d, w, mon, y)"),
-        ("-1parsec", "\"parsec\" is no unit (s, min, h, d, w, mon, y)"),
+        ("-1parsec", "\"parsec\" is not a unit (s, min, h, d, w, mon, y)"),
         ("-1d-2h", "expected a number at \"-2h\""),
-        ("someday", "\"someday\" is no day"),
+        ("someday", "\"someday\" is not a day"),
         ("25:00", "there is no 25:00"),
         ("02/30/24", "there is no 2024-02-30"),
-        ("99999999999999", "beyond the years 1 to 9999"),
+        ("99999999999999", "outside of the years 1 to 9999"),
         ("now-99999999999999999y", "the amount of time is too large"),
     ] {
         assert_eq!(parse(text, 1_705_329_296, &TimeZone::utc()).unwrap_err().reason, reason, "{text}");

@@ -34,8 +34,11 @@ pub(super) fn convert(
     if let (false, Literal::String(text)) = (param.options.is_empty(), &converted)
         && !param.options.contains(&text.as_str())
     {
-        let reason =
-            format!("the argument {} is {text:?}, which is none of {}", param.name, param.options.join(", "));
+        let reason = format!(
+            "the argument {} is {text:?}; it must be one of {}",
+            param.name,
+            param.options.join(", ")
+        );
         return Err(Mistake::expecting(reason, wanted(param)));
     }
     *literal = converted;

@@ -345,7 +345,7 @@ impl Parser<'_> {
                 }
                 _ if is_path_char(c) => {}
                 _ => {
-                    let error = self.error(format!("{c:?} cannot stand between braces"));
+                    let error = self.error(format!("{c:?} is not allowed between braces"));
                     return Err(error.expecting("a part of a name, a comma or }"));
                 }
             }

@@ -1,59 +1,12 @@
 //! Slices for the sender, in the order in which they are sent.
 
 use super::Id;
+use super::chunk::{Chunk, Position, SpooledSlice};
 use super::lock;
-use super::row::{HEADER_BYTES, Key, read_value};
+use super::row::{Key, read_value};
 use super::segment::Sums;
 use super::shared::Shared;
 use crate::SpoolError;
-
-/// A position of the sender.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    pub(super) segment: u32,
-    /// The last metric before the position; `None` at the start of the segment.
-    pub(super) id: Option<Id>,
-}
-
-/// A slice read from the queue.
-#[derive(Debug, Clone)]
-pub struct SpooledSlice {
-    /// The metric.
-    pub id: Id,
-    /// The timestamp of its commit, in microseconds since the epoch.
-    pub timestamp_us: i64,
-    /// How many rows it holds.
-    pub rows: u32,
-    pub(super) value: fjall::Slice,
-}
-
-impl SpooledSlice {
-    /// The rows.
-    pub fn bytes(&self) -> &[u8] {
-        self.value.get(HEADER_BYTES..).unwrap_or_default()
-    }
-}
-
-/// Slices of whole metrics, by metric and then by commit.
-#[derive(Debug, Clone)]
-pub struct Chunk {
-    /// The slices.
-    pub slices: Vec<SpooledSlice>,
-    /// The newest timestamp of their segment, in microseconds since the epoch. All slices may be sent with
-    /// it: later slices of a metric have later timestamps, and the value is the same whenever the segment is
-    /// sent again.
-    pub timestamp_us: i64,
-    /// The position after the chunk, for the next call of [`crate::Spool::next_chunk`].
-    pub end: Position,
-    pub(super) sums: Sums,
-}
-
-impl Chunk {
-    /// Number of bytes that the slices take in the queue.
-    pub fn bytes(&self) -> u64 {
-        self.sums.bytes
-    }
-}
 
 impl Shared {
     pub(super) fn next_chunk(
@@ -101,7 +54,7 @@ impl Shared {
                         let Key { id, timestamp_us, .. } = key;
                         slices.push(SpooledSlice { id, timestamp_us, rows, value });
                     }
-                    None => self.report_damage(&key, "its value is no slice"),
+                    None => self.report_damage(&key, "its value is not a slice"),
                 }
                 true
             })?;

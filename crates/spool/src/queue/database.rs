@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fjall::{AbstractTree, Keyspace, KeyspaceCreateOptions, PersistMode};
 use plumbago_fjall_host::{Contents, Settings, pressure, rows_in_order};
 
-use super::resend::Resend;
+use super::laps::Resend;
 use super::row::Key;
 use super::segment::{ARRIVED, Segment};
 use super::{Id, State};
@@ -98,7 +98,8 @@ impl Database {
             let file = files.first().map_or(directory, PathBuf::as_path).display();
             SpoolError::Corrupt {
                 reason: format!(
-                    "{file}, which notes what was sent, cannot be read: {cause}. Nothing was changed. Restore the data \
+                    "{file}, which records what was sent, cannot be read: {cause}. Nothing was changed. \
+                     Restore the data \
                      directory from a backup, or run `plumbago repair store --all`, which loses rows that were not sent yet"
                 ),
             }

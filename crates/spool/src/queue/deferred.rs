@@ -1,7 +1,7 @@
 //! Deferred slices: those that could not be sent while others could. After they have arrived, they are
 //! retained in separate segments.
 
-use super::cursor::SpooledSlice;
+use super::chunk::SpooledSlice;
 use super::row::{self, Key, read_value};
 use super::segment::{ARRIVED, DEFERRED, Segment, Sums};
 use super::shared::Shared;
@@ -28,7 +28,7 @@ impl Shared {
                     let Key { id, timestamp_us, .. } = key;
                     slices.push(SpooledSlice { id, timestamp_us, rows, value });
                 }
-                None => self.report_damage(&key, "its value is no slice"),
+                None => self.report_damage(&key, "its value is not a slice"),
             }
             bytes < most_bytes
         })?;

@@ -54,7 +54,7 @@ impl Metrics {
             max_bytes: gauge("plumbago_spool_max_bytes", "limit on the bytes of all slices"),
             segments: gauge("plumbago_spool_segments", "live segments"),
             oldest_seconds: gauge("plumbago_spool_oldest_seconds", "age of the oldest pending row"),
-            healthy: gauge("plumbago_spool_healthy", "1 while the spool takes commits"),
+            healthy: gauge("plumbago_spool_healthy", "1 while the spool accepts commits"),
         }
     }
 }

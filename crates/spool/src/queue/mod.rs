@@ -12,11 +12,13 @@
 //! Must not know: the content of slices and state rows, nor where slices are sent. Start at [`Spool`].
 
 mod background;
+mod chunk;
 mod config;
 mod cursor;
 mod database;
 mod deferred;
 mod housekeeping;
+mod laps;
 mod metrics;
 mod read;
 mod resend;
@@ -36,8 +38,8 @@ use uuid::Uuid;
 use crate::SpoolError;
 use background::Background;
 
+pub use chunk::{Chunk, Position, SpooledSlice};
 pub use config::SpoolConfig;
-pub use cursor::{Chunk, Position, SpooledSlice};
 pub use read::Edit;
 use read::READABLE_AFTER;
 pub use resend::ResendChunk;

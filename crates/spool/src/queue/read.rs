@@ -39,7 +39,7 @@ impl Shared {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {
                     match read_value(&value) {
                         Some((_, bytes)) => visit(place, key.timestamp_us, bytes),
-                        None => self.report_damage(&key, "its value is no slice"),
+                        None => self.report_damage(&key, "its value is not a slice"),
                     }
                     true
                 })?;

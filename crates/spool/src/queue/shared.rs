@@ -9,10 +9,10 @@ use fjall::PersistMode;
 use plumbago_model::Clock;
 use plumbago_telemetry::{Registry, Throttle};
 
-use super::cursor::{Chunk, Position};
+use super::chunk::{Chunk, Position};
 use super::database::{self, Commit, Database, Marks};
+use super::laps::Resend;
 use super::metrics::Metrics;
-use super::resend::Resend;
 use super::row::{self, Key};
 use super::segment::{ARRIVED, DEFERRED, Segment, Segments, Sums};
 use super::{Id, Slice, SpoolConfig, State, lock};

@@ -112,8 +112,8 @@ impl Sender {
             }
         }
         let (spool, is_complete) = (self.store.spool.clone(), calls.is_empty());
-        blocking("note what was sent again", move || {
-            spool.resent(&chunk, is_complete).map_err(|error| failed("note what was sent again", error))
+        blocking("record what was sent again", move || {
+            spool.resent(&chunk, is_complete).map_err(|error| failed("record what was sent again", error))
         })
         .await?;
         Ok(Some(is_complete))

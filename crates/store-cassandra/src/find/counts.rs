@@ -28,7 +28,7 @@ type Key = (&'static str, Query);
 
 /// The estimated numbers of rows.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(super) struct Counts {
     known: DashMap<Key, (Instant, f64)>,
     /// Held by the task that counts, so that only one runs at a time.
     counting: Arc<tokio::sync::Mutex<()>>,
@@ -67,29 +67,34 @@ impl Counts {
         keys.truncate(TERMS_MAX);
         keys
     }
-}
 
-impl NameStore {
     /// Counts in the background the rows of terms of these queries that are not known yet. Does nothing if
     /// another count is in progress.
-    pub(super) fn count_terms(self: &Arc<Self>, table: &'static str, queries: &[Query]) {
-        let Ok(turn) = self.counts.counting.clone().try_lock_owned() else { return };
-        let keys = self.counts.unknown(table, queries);
+    pub(super) fn count_terms(
+        self: &Arc<Self>,
+        store: &Arc<NameStore>,
+        table: &'static str,
+        queries: &[Query],
+    ) {
+        let Ok(turn) = self.counting.clone().try_lock_owned() else { return };
+        let keys = self.unknown(table, queries);
         if keys.is_empty() {
             return;
         }
-        let store = self.clone();
+        let (counts, store) = (self.clone(), store.clone());
         tokio::spawn(async move {
             let _turn = turn;
             for key in keys {
                 // A failure does no harm: the next slow search tries again.
                 let Ok(rows) = store.count(&key).await else { return };
-                store.counts.put(key, rows);
+                counts.put(key, rows);
                 store.stats.find_counted.add(1);
             }
         });
     }
+}
 
+impl NameStore {
     /// Estimates how many rows a query has, from the tokens of its first rows.
     async fn count(&self, (table, query): &Key) -> Result<f64, StoreError> {
         let session = self.cluster.session().await?;

@@ -3,23 +3,10 @@
 use plumbago_model::{Aggregation, MetricId};
 use plumbago_store::{RowCount, Run, WriteBatch, WriterIdentity};
 
-use super::row::Bound;
+use super::row::{Bound, Row};
 use crate::config::Config;
 use crate::layout::{self, Partition, Table};
 use crate::schema;
-
-/// A row without its partition key.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) offset: i16,
-    /// The value of the column `shard` ([`layout::writer_key`]); only used for coarse stages.
-    pub(crate) writer_key: i16,
-    pub(crate) value: f64,
-    /// The number of points that the value was computed from; only used for coarse stages.
-    pub(crate) count: i16,
-    /// TTL in seconds; `None` for the table's default.
-    pub(crate) ttl: Option<i32>,
-}
 
 /// Rows of one partition; no two of them have the same offset and writer key.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! Serialises a row in the order of the bind markers of the insert statement. The column types were checked
+//! A row to write, and how it is serialised: in the order of the bind markers of the insert statement. The column types were checked
 //! when the statement was prepared.
 
 use plumbago_model::MetricId;
@@ -6,7 +6,18 @@ use scylla::serialize::SerializationError;
 use scylla::serialize::row::{RowSerializationContext, SerializeRow};
 use scylla::serialize::writers::RowWriter;
 
-use super::plan::Row;
+/// A row without its partition key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) offset: i16,
+    /// The value of the column `shard` ([`crate::layout::writer_key`]); only used for coarse stages.
+    pub(crate) writer_key: i16,
+    pub(crate) value: f64,
+    /// The number of points that the value was computed from; only used for coarse stages.
+    pub(crate) count: i16,
+    /// TTL in seconds; `None` for the table's default.
+    pub(crate) ttl: Option<i32>,
+}
 
 /// A row with its partition key.
 #[derive(Debug, Clone, Copy)]

@@ -32,7 +32,7 @@ pub fn a_change_removes_the_note_of_a_checkpoint(flush: &dyn FlushStore) {
     insist_blocking(|| flush.commit(&change));
     assert_eq!(noted(), None);
     insist_blocking(|| flush.note_checkpoint([4; 16]));
-    assert_eq!(insist_blocking(|| flush.take_held()), None, "it is no number of points");
+    assert_eq!(insist_blocking(|| flush.take_held()), None, "it is not a number of points");
     assert_eq!(noted(), None);
 }
 

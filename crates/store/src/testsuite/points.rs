@@ -2,10 +2,12 @@
 //! since the epoch. Repeated runs over one store must pass the same `now`, or they would find the slots of
 //! earlier runs next to their own.
 
+use std::ops::Range;
+
 use super::model::Tracked;
 use super::random::Random;
 use super::{Subject, assert_same, insist, row_counts};
-use crate::{BlockLayout, PointStore, ReadRequest, RowCount, WriteBatch};
+use crate::{BlockLayout, PointStore, ReadRequest, RowCount, SlotRange, WriteBatch};
 
 /// Runs every check of this module.
 pub async fn all(store: &dyn PointStore, layout: BlockLayout, now: u32) {
@@ -382,12 +384,24 @@ async fn compare(store: &dyn PointStore, random: &mut Random, metrics: &[Tracked
         }
     }
     let columns = insist(|| store.read(&request)).await;
+    let occupied = insist(|| store.occupied(&request.ranges)).await;
+    assert_eq!(occupied.len(), columns.len());
     for (i, (range, column)) in request.ranges.iter().zip(&columns).enumerate() {
+        check_occupied(range, &occupied[i], &column.values);
         let model = &metrics[i / 2].model;
         let what = format!("{what}, metric {} stage {}", i / 2, range.stage_index);
         assert_same(&column.values, &model.values(range.stage_index, range.from, range.until), &what);
         if range.stage_index > 0 {
             assert_eq!(column.counts, model.counts(range.stage_index, range.from, range.until), "{what}");
         }
+    }
+}
+
+/// The parts of a range are in order, do not overlap, lie within it, and hold all known slots.
+fn check_occupied(range: &SlotRange, parts: &[Range<u32>], values: &[f64]) {
+    assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].start), "{parts:?}");
+    assert!(parts.iter().all(|part| range.from <= part.start && part.end <= range.until), "{parts:?}");
+    for (slot, _) in (range.from..).zip(values).filter(|(_, value)| !value.is_nan()) {
+        assert!(parts.iter().any(|part| part.contains(&slot)), "slot {slot} is outside of {parts:?}");
     }
 }

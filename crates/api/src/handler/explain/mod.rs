@@ -57,7 +57,9 @@ pub(super) async fn explain(api: &Arc<Api>, request: HttpRequest) -> Response {
 async fn answer(api: &Arc<Api>, params: &Params) -> Result<Response, ApiError> {
     let asked = RenderParams::of(params, api)?;
     if !asked.fetches.is_empty() {
-        return Err(ApiError::Invalid("explain takes targets as parameters, not a message".to_owned()));
+        return Err(ApiError::Invalid(
+            "explain needs its targets as parameters, not in a protobuf message".to_owned(),
+        ));
     }
     let account = Arc::new(api.account());
     let _waiting = Waiting(Arc::clone(&account));
@@ -189,6 +191,8 @@ async fn provenances(
                 from: range.from,
                 until: range.until,
                 now: asked.request.now,
+                // The same series were read for the graph, so they are within its limit.
+                slots_max: usize::MAX,
             };
             of_fetch.extend(api.source.explain(&request).await?);
         }
@@ -254,7 +258,9 @@ fn why(config: &MetricConfig, stage: usize, age: i64) -> String {
         return "the only stage".to_owned();
     }
     if age > 0 && config.retention.stage_for_age(age).is_none() {
-        return format!("the range begins {back} ago, before all that is kept: the longest stage");
+        return format!(
+            "the range begins {back} ago, which is longer than any stage reaches back: the longest stage"
+        );
     }
     match stage.checked_sub(1) {
         None => format!("the range begins {back} ago, and the raw stage reaches {} back", reaches(0)),
@@ -303,6 +309,9 @@ mod tests {
         assert_eq!(why(&two, 0, 3600), "the range begins 1h ago, and the raw stage reaches 1d back");
         assert_eq!(why(&two, 1, 172_800), "the range begins 2d ago, and the raw stage reaches only 1d back");
         let all = why(&two, 1, 86_400 * 40);
-        assert_eq!(all, "the range begins 40d ago, before all that is kept: the longest stage");
+        assert_eq!(
+            all,
+            "the range begins 40d ago, which is longer than any stage reaches back: the longest stage"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies with points: reading, decompressing and parsing them within limits of size and memory.
+//! Bodies: of points, which are read, decompressed and parsed, and of OpenTSDB's queries, within limits of size and memory.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use axum::extract::Request;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use plumbago_kairosdb::point::Points;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::shape::Failure;
+use crate::blocking::on_thread;
 use crate::error::{ApiError, beyond};
 use crate::params;
 use crate::points::BodyFault;
@@ -68,20 +69,35 @@ pub(super) async fn points(
     } else {
         aside(api, body, is_gzip, limit, parse).await?
     };
-    let points = parsed.map_err(|(fault, text)| {
-        let status = match fault {
-            BodyFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        counted(fault, Failure::new(status, text))
-    })?;
+    let points = parsed.map_err(|(fault, text)| counted(fault, Failure::new(status_of(fault), text)))?;
     let more = points.bytes().saturating_sub(held);
     memory.extend(lease(api, more).await.map_err(|failure| counted(BodyFault::Memory, failure))?);
     Ok(Taken { points, bytes, _memory: memory })
 }
 
-/// Decompresses and parses on a thread for blocking work. The number of bodies parsed at the same time is
-/// limited to the number of processors.
+/// Reads the body of a query of OpenTSDB. It may be gzip, as all bodies of OpenTSDB may; KairosDB reads only points from
+/// gzip.
+pub(in crate::handler) async fn of_query(api: &Arc<Api>, request: Request) -> Result<Vec<u8>, Failure> {
+    let is_gzip = is_encoded(request.headers());
+    let limits = api.limits();
+    let body = params::body(request, &limits).await?;
+    if !is_gzip {
+        return Ok(body.to_vec());
+    }
+    let limit = limits.body.bytes();
+    let plain = on_thread(&api.evaluations, move || gunzip(&body, limit)).await?;
+    plain.map_err(|(fault, text)| Failure::new(status_of(fault), text))
+}
+
+fn status_of(fault: BodyFault) -> StatusCode {
+    match fault {
+        BodyFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}
+
+/// Decompresses and parses on a thread for blocking work. As many bodies are parsed at a time as there are
+/// processors.
 async fn aside(
     api: &Arc<Api>,
     body: Bytes,
@@ -118,13 +134,18 @@ async fn lease(api: &Arc<Api>, bytes: usize) -> Result<Option<OwnedSemaphorePerm
 /// Whether the body is compressed with gzip. KairosDB accepts the header `Content-Encoding`, and an older
 /// form in the content type.
 fn is_gzip(headers: &HeaderMap) -> bool {
-    let has = |name, text: &str| {
-        headers
-            .get_all(name)
-            .iter()
-            .any(|value| value.to_str().is_ok_and(|value| value.trim().eq_ignore_ascii_case(text)))
-    };
-    has(CONTENT_ENCODING, "gzip") || has(CONTENT_ENCODING, "x-gzip") || has(CONTENT_TYPE, "application/gzip")
+    is_encoded(headers) || has(headers, CONTENT_TYPE, "application/gzip")
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    has(headers, CONTENT_ENCODING, "gzip") || has(headers, CONTENT_ENCODING, "x-gzip")
+}
+
+/// Whether a header has this value, in any case.
+fn has(headers: &HeaderMap, name: HeaderName, text: &str) -> bool {
+    let is_text =
+        |value: &HeaderValue| value.to_str().is_ok_and(|value| value.trim().eq_ignore_ascii_case(text));
+    headers.get_all(name).iter().any(is_text)
 }
 
 /// Decompresses a body, unless it becomes larger than `limit`.

@@ -66,7 +66,7 @@ fn seconds(query: &Query) -> Range<i64> {
 
 fn allowed(api: &Api, request: &Request) -> Result<(), Failure> {
     if !api.deletes {
-        let text = "nothing is deleted over HTTP here; set api.deletes = true";
+        let text = "this server does not delete over HTTP; set api.deletes = true";
         return Err(Failure::new(StatusCode::FORBIDDEN, text));
     }
     Ok(api.users.refuse_write(request)?)

@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use plumbago_kairosdb::kairos::answer::{self, Column, Most};
 use plumbago_kairosdb::kairos::{Metric, Query, TagValue};
 use plumbago_kairosdb::{VERSION, names};
-use plumbago_store::Weighted;
+use plumbago_store::KnownSlots;
 use serde_json::{Value, json};
 
 use super::reading::{self, Reading, add_untagged, expression, find};
@@ -236,8 +236,8 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
 }
 
 /// The points of a series that lie within the query.
-fn column(read: &Weighted, query: &Query) -> Column {
+fn column(read: &KnownSlots, query: &Query) -> Column {
     let within = |ms: &i64| (query.start_ms..=query.end_ms).contains(ms);
     let points = reading::amounts(read).filter(|(ms, _)| within(ms));
-    Column { name: read.series.name.to_string(), points: points.collect() }
+    Column { name: read.name.to_string(), points: points.collect() }
 }

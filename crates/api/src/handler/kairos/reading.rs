@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plumbago_kairosdb::kairos::Amount;
 use plumbago_kairosdb::names;
-use plumbago_store::{FetchRequest, Weighted};
+use plumbago_store::{FetchError, FetchRequest, KnownSlots};
 
 use crate::error::{ApiError, beyond};
 use crate::handler::tag_search;
@@ -50,14 +50,15 @@ impl<'a> Reading<'a> {
         until.min(self.now + AHEAD)
     }
 
-    /// Reads series after `from` and up to `until`, in seconds since the epoch, and makes a column of each
-    /// series. xFilesFactor does not hide values here: in both protocols a slot with a point has a value.
+    /// Reads series after `from` and up to `until`, in seconds since the epoch, and makes a column of each. Only slots
+    /// with a value are read and counted, since both protocols' queries often begin long before the first point.
+    /// xFilesFactor hides no values: a slot with a point has a value for both protocols.
     pub(in crate::handler) async fn columns<C>(
         &mut self,
         names: Vec<String>,
         from: i64,
         until: i64,
-        column: impl Fn(&Weighted) -> C,
+        column: impl Fn(&KnownSlots) -> C,
     ) -> Result<Vec<C>, ApiError> {
         let mut columns = Vec::with_capacity(names.len());
         if until <= from {
@@ -65,13 +66,16 @@ impl<'a> Reading<'a> {
         }
         for part in names.chunks(SERIES_PER_READ) {
             let names = part.iter().map(|name| Arc::from(name.as_str())).collect();
-            let request = FetchRequest { names, from, until, now: self.now };
-            let series = self.api.source.fetch_weighted(&request).await?;
-            let slots: usize = series.iter().map(|one| one.series.values.len()).sum();
+            let most = self.api.limits().points;
+            let slots_max = most.saturating_sub(self.points);
+            let request = FetchRequest { names, from, until, now: self.now, slots_max };
+            let read = self.api.source.fetch_known(&request).await;
+            let series = read.map_err(|error| match error {
+                FetchError::TooManySlots(_) => beyond("points", "points", most),
+                other => other.into(),
+            })?;
+            let slots: usize = series.iter().map(|one| one.slots.len()).sum();
             self.points += slots;
-            if self.points > self.api.limits().points {
-                return Err(beyond("points", "points", self.api.limits().points));
-            }
             self.account.add_read(series.len(), slots.saturating_mul(self.point_cost))?;
             columns.extend(series.iter().map(&column));
         }
@@ -79,17 +83,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The points of a series that have a value: times in milliseconds and values, each with the sum and the number of the
-/// points behind it.
-pub(in crate::handler) fn amounts(read: &Weighted) -> impl Iterator<Item = (i64, Amount)> + '_ {
-    let Weighted { series, weights } = read;
-    let time = |at: usize| (series.start + at as i64 * i64::from(series.step)) * 1000;
-    let amount = |at: usize, value: f64| match weights.get(at) {
-        Some((sum, count)) if sum.is_finite() => Amount { value, sum: *sum, count: (*count).max(1) },
-        _ => Amount::from(value),
-    };
-    let known = series.values.iter().enumerate().filter(|(_, value)| value.is_finite());
-    known.map(move |(at, value)| (time(at), amount(at, *value)))
+/// The finite points of a series: times in milliseconds and values, each with the sum and the number of the points
+/// behind it.
+pub(in crate::handler) fn amounts(read: &KnownSlots) -> impl Iterator<Item = (i64, Amount)> + '_ {
+    let finite = read.slots.iter().filter(|slot| slot.value.is_finite());
+    finite.map(|slot| (slot.time * 1000, Amount { value: slot.value, sum: slot.sum, count: slot.count }))
 }
 
 /// The tag expression that matches any of the given values of a tag. All values are encoded. `None` means any
@@ -140,7 +138,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plumbago_model::Series;
+    use plumbago_store::KnownSlot;
 
     use super::*;
 
@@ -154,13 +152,12 @@ mod tests {
 
     #[test]
     fn points_of_coarse_slots() {
-        let series = Series { name: "m".into(), start: 60, step: 60, values: vec![2.0, f64::NAN, 3.0] };
-        let raw = Weighted { series: series.clone(), weights: Vec::new() };
-        let of = |read: &Weighted| amounts(read).collect::<Vec<_>>();
-        assert_eq!(of(&raw), [(60_000, Amount::from(2.0)), (180_000, Amount::from(3.0))]);
-        let coarse = Weighted { series, weights: vec![(8.0, 4), (0.0, 0), (3.0, 1)] };
+        let coarse = KnownSlot { time: 60, value: 2.0, sum: 8.0, count: 4 };
+        let slots = vec![coarse, KnownSlot::raw(120, f64::INFINITY), KnownSlot::raw(180, 3.0)];
+        let read = KnownSlots { name: "m".into(), step: 60, slots };
         let first = Amount { value: 2.0, sum: 8.0, count: 4 };
-        assert_eq!(of(&coarse), [(60_000, first), (180_000, Amount::from(3.0))]);
+        let amounts: Vec<_> = amounts(&read).collect();
+        assert_eq!(amounts, [(60_000, first), (180_000, Amount::from(3.0))]);
     }
 
     /// The text that these escapes stand for in a regular expression.

@@ -44,7 +44,7 @@ async fn write(api: &Arc<Api>, request: Request, parse: fn(&[u8]) -> Points) -> 
     if !api.point_writes {
         return Err(Failure::new(
             StatusCode::FORBIDDEN,
-            "points are not taken over HTTP here; set api.point_writes = true",
+            "this server does not accept points over HTTP; set api.point_writes = true",
         ));
     }
     api.users.refuse_write(&request)?;

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use super::find;
 use crate::error::quoted;
+use crate::handler::kairos::body;
 use crate::handler::kairos::shape::{Failure, Protocol, json_text};
 use crate::handler::tag_search;
-use crate::params::{self, query_value};
+use crate::params::query_value;
 use crate::state::Api;
 
 /// The version that is reported to clients. Grafana chooses features by it.
@@ -59,7 +60,7 @@ async fn looked_up(api: &Arc<Api>, request: Request) -> Result<String, Failure> 
     api.check_tags()?;
     let began = api.clock.now_ms();
     let lookup = if request.method() == Method::POST {
-        Lookup::parse_body(&params::body(request, &api.limits()).await?)
+        Lookup::parse_body(&body::of_query(api, request).await?)
     } else {
         let value = |key: &str| query_value(&request, key);
         Lookup::parse(&value("m").unwrap_or_default(), value("limit").as_deref())
@@ -98,7 +99,7 @@ async fn suggest_params(api: &Arc<Api>, request: Request) -> Result<[String; 3],
     if request.method() != Method::POST {
         return Ok(KEYS.map(|key| query_value(&request, key).unwrap_or_default()));
     }
-    let body = params::body(request, &api.limits()).await?;
+    let body = body::of_query(api, request).await?;
     let body: Value = serde_json::from_slice(&body)
         .map_err(|error| invalid(format!("Unable to parse the given JSON: {error}")))?;
     Ok(KEYS.map(|key| match body.get(key) {

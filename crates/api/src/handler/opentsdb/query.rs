@@ -7,14 +7,14 @@ use axum::response::Response;
 use hyper::{Method, StatusCode};
 use plumbago_kairosdb::opentsdb::Query;
 use plumbago_kairosdb::opentsdb::answer::{self, Column, Most};
-use plumbago_store::Weighted;
+use plumbago_store::KnownSlots;
 
 use super::find;
 use crate::blocking::on_thread;
 use crate::error::beyond;
+use crate::handler::kairos::body;
 use crate::handler::kairos::reading::{self, Reading};
 use crate::handler::kairos::shape::{Failure, Protocol};
-use crate::params;
 use crate::state::Api;
 
 /// Maximum number of buckets that fill policies may make in a request.
@@ -57,7 +57,7 @@ async fn read_query(api: &Arc<Api>, request: Request) -> Result<Query, Failure> 
     let text = request.uri().query().unwrap_or_default().to_owned();
     let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
     let query = if request.method() == Method::POST {
-        Query::parse(&params::body(request, &api.limits()).await?, now_ms)
+        Query::parse(&body::of_query(api, request).await?, now_ms)
     } else {
         Query::parse_pairs(pairs.iter().map(|(key, value)| (&**key, &**value)), now_ms)
     };
@@ -91,7 +91,7 @@ async fn aggregated(
 }
 
 /// The points of a series after one time and up to another, in seconds.
-fn column(read: &Weighted, from: i64, until: i64) -> Column {
+fn column(read: &KnownSlots, from: i64, until: i64) -> Column {
     let points = reading::amounts(read).filter(|(ms, _)| from * 1000 < *ms && *ms <= until * 1000);
-    Column { name: read.series.name.to_string(), points: points.collect() }
+    Column { name: read.name.to_string(), points: points.collect() }
 }

@@ -65,7 +65,13 @@ async fn everything(engine: &Engine) -> Vec<Series> {
     let now = engine.0.parts.clock.now();
     let mut seen = Vec::new();
     for seconds in [900, 9000] {
-        let request = FetchRequest { names: names.clone(), from: now - seconds, until: now, now };
+        let request = FetchRequest {
+            names: names.clone(),
+            from: now - seconds,
+            until: now,
+            now,
+            slots_max: usize::MAX,
+        };
         seen.extend(engine.reader().fetch(&request).await.unwrap());
     }
     seen
@@ -109,7 +115,9 @@ async fn settle(engine: &Engine) {
         let read = engine.reader();
         let names = all_names().iter().map(|name| Arc::from(name.as_str())).collect();
         let now = engine.0.parts.clock.now();
-        read.fetch(&FetchRequest { names, from: now - 1, until: now, now }).await.unwrap();
+        read.fetch(&FetchRequest { names, from: now - 1, until: now, now, slots_max: usize::MAX })
+            .await
+            .unwrap();
         let ledger = engine.ledger().await.unwrap();
         if ledger.queued == 0 && ledger.waiting == 0 {
             return;

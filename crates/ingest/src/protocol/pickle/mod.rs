@@ -73,7 +73,7 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
 /// `(name, (timestamp, value), …)`. Carbon sends one point per item; go-carbon accepts several.
 fn item_of(tree: &Tree<'_>, item: Node, emitter: &mut Emitter<'_>) -> Flow {
     let Kind::Sequence(mut parts) = tree.kind(item) else {
-        return emitter.refused(b"an item that is no pair", Reject::Item);
+        return emitter.refused(b"an item that is not a pair", Reject::Item);
     };
     let node = parts.next();
     let Some(name) = node.and_then(|node| tree.text(node)) else {

@@ -62,7 +62,8 @@ impl Properties<'_> {
 
     /// The factor of the deviation that is added to the mean, if there is one.
     fn around(&self) -> Result<Option<f64>, String> {
-        let count = self.real("dev_count")?.unwrap_or(1.0);
+        // KairosDB takes the whole part.
+        let count = self.real("dev_count")?.unwrap_or(1.0).trunc();
         match self
             .all
             .get("return_type")
@@ -98,9 +99,9 @@ impl Properties<'_> {
             }
             "trim" => {
                 // KairosDB's page always sends the property; without it nothing is cut off.
-                let trim = self.all.get("trim").and_then(Value::as_str).unwrap_or_default();
-                let (first, last) = match trim.to_ascii_lowercase().as_str() {
-                    "" => (false, false),
+                let trim = self.word("trim", "none");
+                let (first, last) = match trim.as_str() {
+                    "none" if self.all.get("trim").is_none_or(Value::is_null) => (false, false),
                     "first" => (true, false),
                     "last" => (false, true),
                     "both" => (true, true),
@@ -117,7 +118,7 @@ impl Properties<'_> {
                 &["filter_op", "threshold"],
             ),
             "score" => (self.score()?, &["thresholds", "order"]),
-            "save_as" => return Err("save_as is not answered here: a query changes nothing.".to_owned()),
+            "save_as" => return Err("save_as is not supported: a query changes nothing.".to_owned()),
             other => return Err(format!("{other} invalid aggregators name")),
         };
         self.only(known)?;
@@ -140,7 +141,7 @@ impl Properties<'_> {
     }
 
     fn compare(&self) -> Result<Compare, String> {
-        let name = self.all.get("filter_op").and_then(Value::as_str).unwrap_or("equal").to_ascii_lowercase();
+        let name = self.word("filter_op", "equal");
         Ok(match name.as_str() {
             "lt" => Compare::Lt,
             "lte" => Compare::Lte,
@@ -193,6 +194,15 @@ impl Properties<'_> {
         }
     }
 
+    /// A word in lower case; what is no text becomes its JSON, which no property knows.
+    fn word(&self, key: &str, default: &str) -> String {
+        match self.all.get(key) {
+            None | Some(Value::Null) => default.to_owned(),
+            Some(Value::String(word)) => word.to_ascii_lowercase(),
+            Some(other) => other.to_string(),
+        }
+    }
+
     fn switch(&self, key: &str, default: bool) -> Result<bool, String> {
         match self.all.get(key) {
             None | Some(Value::Null) => Ok(default),
@@ -227,10 +237,11 @@ impl Properties<'_> {
 fn threshold(threshold: &Value) -> Result<Threshold, String> {
     let Value::Object(all) = threshold else { return Err("thresholds must be objects.".to_owned()) };
     let value = match all.get("value") {
-        None => 0.0,
+        None | Some(Value::Null) => 0.0,
         Some(value) => real(value).ok_or("thresholds must have a number as value.")?,
     };
-    match all.get("boundary").and_then(Value::as_str).unwrap_or("superior") {
+    let boundary = all.get("boundary").and_then(Value::as_str).unwrap_or("superior").to_ascii_lowercase();
+    match boundary.as_str() {
         "superior" => Ok(Threshold { value, is_inferior: false }),
         "inferior" => Ok(Threshold { value, is_inferior: true }),
         other => Err(format!("boundary {other:?} is neither superior nor inferior.")),

@@ -138,7 +138,27 @@ fn wrong_aggregators_are_named() {
         json!({"name": "sum", "time_zone": "Nowhere"}),
         json!({"name": "save_as", "metric_name": "x"}),
         json!({"name": "trim", "trim": "x"}),
+        json!({"name": "trim", "trim": "none"}),
+        json!({"name": "trim", "trim": 5}),
+        json!({"name": "filter", "filter_op": 5, "threshold": 1}),
     ] {
         assert!(Aggregator::of(&aggregator).is_err(), "{aggregator}");
     }
+}
+
+#[test]
+fn properties_in_other_spellings() {
+    let same = |one: Value, other: Value| {
+        let read = |aggregator: Value| format!("{:?}", Aggregator::of(&aggregator).unwrap());
+        assert_eq!(read(one), read(other));
+    };
+    let score = |threshold: Value| json!({"name": "score", "thresholds": [threshold]});
+    same(
+        score(json!({"value": 1, "boundary": "INFERIOR"})),
+        score(json!({"value": 1, "boundary": "inferior"})),
+    );
+    same(score(json!({"value": null})), score(json!({"value": 0})));
+    let dev = |count: f64| json!({"name": "dev", "return_type": "pos_sd", "dev_count": count});
+    same(dev(1.5), dev(1.0));
+    same(json!({"name": "trim", "trim": null}), json!({"name": "trim"}));
 }

@@ -166,3 +166,14 @@ fn hostile_bodies_are_refused_in_little_memory() {
     let points = datapoints(many.as_bytes());
     assert_eq!((points.points().len(), points.refused().len(), points.refused_len()), (1, 100, 5000));
 }
+
+/// Some languages write an empty list as null.
+#[test]
+fn null_costs_no_other_point() {
+    let (points, refused) = read(
+        r#"[{"name":"a","tags":{"h":"a"},"datapoints":null},
+            {"name":"b","tags":{"h":"a"},"datapoints":[[1000,1],null,[2000,2]]}]"#,
+    );
+    assert_eq!(points, [("b;h=a".to_owned(), 1, 1.0), ("b;h=a".to_owned(), 2, 2.0)]);
+    assert_eq!(refused, ["metric[1](name=b).datapoints[1].needs a timestamp and a value."]);
+}

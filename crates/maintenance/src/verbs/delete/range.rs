@@ -2,7 +2,8 @@
 
 use plumbago_store::{RangeReport, TimeRange};
 
-use super::{BUSY_PAUSE, Delete, Deleted, EXAMPLES_MAX, blocking, retry};
+use super::Delete;
+use crate::deletion::{BUSY_PAUSE, Deleted, EXAMPLES_MAX, blocking, retry};
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
@@ -66,8 +67,8 @@ async fn delete_each(
         }
         if let Some(name) = left.first() {
             let text = format!(
-                "points of {} metrics, {name} among them, do not get to the store, so that their range cannot be deleted; \
-                 see to the store and give the same command again",
+                "points of {} metrics, such as {name}, cannot be written to the store, so their range \
+                 cannot be deleted; repair the store and run the same command again",
                 left.len()
             );
             return Err(VerbError::Failed(text));

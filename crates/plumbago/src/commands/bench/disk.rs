@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure};
 
 const EXAMPLES: &str = "\
 Examples:
-  plumbago bench disk                            of the configured data directory; its daemon must be stopped
+  plumbago bench disk                            measures the configured data directory; its daemon must be stopped
   plumbago bench disk --json";
 
 /// Options of `plumbago bench disk`.

@@ -14,9 +14,9 @@ use crate::error::{Exit, Failure};
 const EXAMPLES: &str = "\
 Examples:
   plumbago bench load --spawn --metrics 1000000 --points 30
-                                                  a daemon of its own, on a temporary data directory
+                                                  starts its own daemon, on a temporary data directory
   plumbago bench load --addr 127.0.0.1:2003 --rate 100000
-                                                  a server that runs, at 100,000 points per second";
+                                                  measures a running server, at 100,000 points per second";
 
 /// Options of `plumbago bench load`.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub struct LoadArgs {
     /// Merge its blocks into long ones before measuring its disk use
     #[arg(long, requires = "spawn")]
     merge: bool,
-    /// Where the server takes the points; by default the usual port of the protocol on this machine
+    /// Where the server accepts points; by default the usual port of the protocol on this machine
     #[arg(long, conflicts_with = "spawn")]
     addr: Option<String>,
     /// Admin port of the server; "" if it has none
@@ -122,7 +122,7 @@ fn spawn_and_measure(args: &LoadArgs, file: Option<&Path>, report: &mut Report) 
 enum Form {
     /// Graphite's lines
     Line,
-    /// OpenTSDB's and KairosDB's lines; three tags take the place of the first components of a name
+    /// OpenTSDB's and KairosDB's lines; three tags replace the first components of a name
     Put,
     /// Requests to KairosDB's /api/v1/datapoints, as above
     Datapoints,

@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure};
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-Each group of figures starts a daemon of this binary on a directory and a clock of its own, sends points through its
+Each group of figures starts a daemon of this binary with its own directory and clock, sends points through its
 sockets, and stops it. Figures about Cassandra's tables are listed as not measured.
 
 Examples:
@@ -36,7 +36,8 @@ pub struct SeedsArgs {
     /// Multiplies all sizes; 1 is the full size, 300,000 cities
     #[arg(long, default_value_t = 0.01)]
     scale: f64,
-    /// A directory for those of the daemons, which must be new there and are kept; by default a temporary one
+    /// A directory in which the daemons create new data directories, which are kept; by default a temporary
+    /// one
     #[arg(long)]
     data_dir: Option<PathBuf>,
     /// Print a JSON list instead of text

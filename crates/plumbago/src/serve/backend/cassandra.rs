@@ -166,7 +166,8 @@ fn load_writer(config: &Config) -> Result<WriterFile, Failure> {
     if config::is_used(dir) && !WriterFile::exists(dir) {
         tracing::warn!(
             "the file writer-id is missing in {}, which has data; choosing a new writer id, as after a restore with \
-             --new-writer. If the file was removed by hand, windows that are open now may count points twice",
+             --new-writer. If the file was removed by hand, points in the windows that are open now may be \
+             counted twice",
             dir.display()
         );
     }

@@ -224,7 +224,7 @@ impl Keeper {
         let needs = SchemaNeeds { retentions: needed, finds_names: cassandra.by_sasi };
         let status = cassandra.store.check_schema(&needs).await?;
         let why = status.fatal.first().map(|fatal| {
-            format!("{fatal}. Make the tables of its retention: plumbago syncdb --retention {retention}")
+            format!("{fatal}. Create the tables of its retention: plumbago syncdb --retention {retention}")
         });
         Ok(why)
     }

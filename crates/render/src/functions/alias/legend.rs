@@ -52,7 +52,8 @@ pub(super) const ALL: &[Function] = &[
         legend_value,
     )
     .about(
-        "Adds values to names. With si or binary as the last argument they have units and stand in columns.",
+        "Adds values to names. With si or binary as the last argument, the values have units and are in \
+         columns.",
         "legendValue(host.*.load, 'avg', 'max')",
     ),
     Function::new(

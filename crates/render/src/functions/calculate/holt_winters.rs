@@ -156,7 +156,7 @@ fn bands(args: &mut Args, context: &Context<'_>) -> Result<Vec<TimeSeries>, Faul
 fn area(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let mut bands = bands(args, context)?;
     if bands.len() != 2 {
-        return Err(format!("takes exactly one series, and there are {}", bands.len() / 2).into());
+        return Err(format!("needs exactly one series, but got {}", bands.len() / 2).into());
     }
     for (band, is_lower) in bands.iter_mut().zip([true, false]) {
         band.rename(format!("holtWintersConfidenceArea({})", band.path_expression));

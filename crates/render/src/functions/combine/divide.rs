@@ -23,7 +23,7 @@ fn divide(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let divisors = args.series(1);
     let [divisor] = &divisors[..] else {
         if !divisors.is_empty() {
-            return Err(format!("the divisor must be one series, and there are {}", divisors.len()).into());
+            return Err(format!("the divisor must be one series, but there are {}", divisors.len()).into());
         }
         for series in &mut dividends {
             series.rename(format!("divideSeries({},MISSING)", series.name));

@@ -89,7 +89,7 @@ fn called_back(
     } else {
         combined(members, callback, None, context)?
     };
-    result.ok_or_else(|| format!("{callback} gives no series").into())
+    result.ok_or_else(|| format!("{callback} returns no series").into())
 }
 
 fn by_tags(args: &mut Args, context: &mut Context<'_>) -> Outcome {

@@ -61,7 +61,7 @@ pub(crate) fn pairs(args: &mut Args) -> Result<Vec<(TimeSeries, TimeSeries)>, Fa
     let (first, second) = (args.series(0), args.series(1));
     if first.len() != second.len() {
         let lengths = format!("{} and {}", first.len(), second.len());
-        return Err(format!("the two lists must be equally long, and have {lengths} series").into());
+        return Err(format!("the two lists must have the same number of series, but have {lengths}").into());
     }
     Ok(first.into_iter().zip(second).collect())
 }

@@ -119,7 +119,7 @@ fn of_series(
     }
     let [total] = &totals[..] else {
         return Err(format!(
-            "the argument total must be one series or as many as there are, {}, and has {}",
+            "the argument total must be one series or as many as the first argument, {}, but has {}",
             series.len(),
             totals.len()
         )

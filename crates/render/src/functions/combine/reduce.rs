@@ -69,7 +69,7 @@ fn reduce(args: &mut Args, context: &mut Context<'_>) -> Outcome {
             values.push(Value::Series(vec![series]));
         }
         let reduced = context.call(&name, values)?.into_iter().next();
-        let mut series = reduced.ok_or_else(|| format!("{name} gives no series"))?;
+        let mut series = reduced.ok_or_else(|| format!("{name} returns no series"))?;
         series.name = key.into();
         results.push(series);
     }

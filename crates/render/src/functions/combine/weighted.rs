@@ -31,7 +31,7 @@ fn weighted_average(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let (values, weights) = (args.series(0), args.series(1));
     if values.len() != weights.len() {
         let lengths = format!("{} and {}", values.len(), weights.len());
-        return Err(format!("there must be as many weights as series, and there are {lengths}").into());
+        return Err(format!("there must be as many weights as series, but there are {lengths}").into());
     }
     let mut order: Vec<String> = Vec::new();
     let mut pairs: HashMap<String, (Option<usize>, Option<usize>)> = HashMap::new();

@@ -62,7 +62,7 @@ fn pearson(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     let size = size.ok_or_else(|| format!("the argument windowSize must be from 1 to {WINDOW_MAX}"))?;
     let (first, second) = (args.series(0), args.series(1));
     let ([a], [b]) = (&first[..], &second[..]) else {
-        return Err(format!("takes two series, and there are {} and {}", first.len(), second.len()).into());
+        return Err(format!("needs two series, but got {} and {}", first.len(), second.len()).into());
     };
     let Some(grid) = Grid::of([a, b])? else { return Ok(Vec::new().into()) };
     context.count_points(grid.len.saturating_mul(size))?;
@@ -83,7 +83,7 @@ fn closest(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let direction = args.text(3).to_owned();
     let references = args.series(0);
     let [reference] = &references[..] else {
-        return Err(format!("the reference must be one series, and there are {}", references.len()).into());
+        return Err(format!("the reference must be one series, but there are {}", references.len()).into());
     };
     let mut ranked = Vec::new();
     for series in args.series(1) {

@@ -39,7 +39,7 @@ fn join(args: &mut Args, _: &mut Context<'_>) -> Outcome {
             b.retain(|series| !in_a.contains(&series.name));
             a.append(&mut b);
         }
-        _ => return Err(format!("the argument type is {how:?}, which is none of AND, OR, XOR, SUB").into()),
+        _ => return Err(format!("the argument type is {how:?}; it must be one of AND, OR, XOR, SUB").into()),
     }
     Ok(a.into())
 }

@@ -33,7 +33,7 @@ fn test_two(args: &mut Args, context: &mut Context<'_>) -> Outcome {
         return Ok(Vec::new().into());
     }
     let ([a], [b]) = (&first[..], &second[..]) else {
-        return Err(format!("takes two series, and there are {} and {}", first.len(), second.len()).into());
+        return Err(format!("needs two series, but got {} and {}", first.len(), second.len()).into());
     };
     let Some(grid) = Grid::of([a, b])? else { return Ok(Vec::new().into()) };
     context.count_points(grid.len.saturating_mul(size))?;

@@ -24,7 +24,7 @@ pub(super) const ALL: &[Function] = &[
         scale_after,
     )
     .about(
-        "Multiplies the points behind a time by a constant.",
+        "Multiplies the points after a time by a constant.",
         "scaleAfterTimestamp(server.bytes, 8, '20240101')",
     ),
 ];
@@ -33,7 +33,7 @@ fn integral_with_reset(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let resets = args.series(1);
     let [reset] = &resets[..] else {
         return Err(format!(
-            "the argument resettingSeries must be one series, and there are {}",
+            "the argument resettingSeries must be one series, but there are {}",
             resets.len()
         )
         .into());

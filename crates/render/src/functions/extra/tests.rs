@@ -156,7 +156,7 @@ fn lists_are_joined() {
     ] {
         assert_eq!(names(&format!("join(ks.*,group(ks.a,state.a){how})")), expected, "{how}");
     }
-    assert!(error("join(ks.*,ks.a,'NAND')").contains("none of AND, OR, XOR, SUB"));
+    assert!(error("join(ks.*,ks.a,'NAND')").contains("must be one of AND, OR, XOR, SUB"));
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn versions_are_laid_over_each_other() {
         ]
     );
     assert!(error("timeShiftByMetric(apps.*, mark.1_*, 1)").contains("two major versions"));
-    assert!(error("timeShiftByMetric(ks.*, mark.*, 1)").contains("other numbers of points"));
+    assert!(error("timeShiftByMetric(ks.*, mark.*, 1)").contains("different numbers of points"));
     assert!(run("timeShiftByMetric(nothing, mark.*, 1)").is_empty());
 }
 

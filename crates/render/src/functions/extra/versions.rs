@@ -29,11 +29,11 @@ fn shift(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     }
     let shape = |series: &TimeSeries| (series.step, series.values.len());
     if let Some(other) = series.iter().chain(&marks).find(|other| shape(other) != shape(&series[0])) {
-        return Err(format!("{} and {} have other numbers of points", series[0].name, other.name).into());
+        return Err(format!("{} and {} have different numbers of points", series[0].name, other.name).into());
     }
     let offsets = offsets(&marks);
     if offsets.len() < 2 {
-        return Err(format!("takes marks of two major versions, and there are {}", offsets.len()).into());
+        return Err(format!("needs marks of two major versions, but got {}", offsets.len()).into());
     }
     let mut results = Vec::new();
     for mut series in series {

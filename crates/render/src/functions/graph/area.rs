@@ -11,7 +11,7 @@ pub(super) const ALL: &[Function] = &[Function::new("areaBetween", Group::Graph,
 fn area_between(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let mut series = args.series(0);
     let [lower, upper] = &mut series[..] else {
-        return Err(format!("takes exactly two series, and there are {}", series.len()).into());
+        return Err(format!("needs exactly two series, but got {}", series.len()).into());
     };
     (lower.options.stacked, lower.options.invisible, upper.options.stacked) = (true, true, true);
     upper.tags.set("areaBetween", "1");

@@ -15,7 +15,8 @@ pub(super) const ALL: &[Function] = &[
         integral_by_interval,
     )
     .about(
-        "The running sum of the points, which starts anew with each interval from the start of the graph.",
+        "The running sum of the points, which starts again from zero with each interval from the start of \
+         the graph.",
         "integralByInterval(server.requests, '1d')",
     ),
 ];

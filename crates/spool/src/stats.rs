@@ -1,4 +1,4 @@
-//! The sender's self-metrics.
+//! Self-metrics of the sender. Reads count the damaged slices that they meet here too.
 
 use plumbago_telemetry::{Counter, Histogram, Registry};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use async_trait::async_trait;
 use plumbago_store::{MetaPage, StoreError, StoredMetric};
 
-use crate::verb::VerbError;
+use crate::verb_error::VerbError;
 
 /// A store that metrics are read from.
 #[async_trait]

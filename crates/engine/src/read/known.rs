@@ -1,0 +1,221 @@
+//! Reads only the slots that have a value. A long range is read in pieces, and its empty parts are skipped, so that a
+//! year of seconds with a few points takes little memory and time.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plumbago_model::Window;
+use plumbago_store::{
+    Column, FetchError, FetchRequest, KnownSlot, KnownSlots, PeerRows, ReadRequest, RowCount, WindowRow,
+    pending_by_range,
+};
+
+use crate::read::{Part, Reader, merge, overlay, slots, stage_range, window_ranges};
+use crate::shard::read::HeadAnswer;
+
+/// About how many slots are in memory at a time; each takes 8 to 16 bytes.
+pub(super) const SLOTS_AT_ONCE: u64 = 1 << 20;
+
+/// Most ranges in one read.
+const RANGES_AT_ONCE: usize = 512;
+
+impl Reader {
+    /// Reads the slots with a value of all metrics of a request.
+    pub(super) async fn known(&self, request: &FetchRequest) -> Result<Vec<KnownSlots>, FetchError> {
+        let (answers, peer_rows) = tokio::join!(self.ask_all_heads(request), self.ask_peers(request));
+        let answers = answers?;
+        if slots(&answers) <= SLOTS_AT_ONCE {
+            let (parts, _) = self.read_parts(&request.names, answers, peer_rows).await?;
+            let known = parts.into_iter().map(known_of).collect::<Vec<_>>();
+            return within(request, known.iter().map(|series| series.slots.len()).sum()).map(|()| known);
+        }
+        let mut ranges = Vec::new();
+        let (mut all, mut answering) = (Vec::new(), Vec::new());
+        for (place, (name, answer)) in request.names.iter().zip(answers).enumerate() {
+            let Some(answer) = answer else { continue };
+            ranges.push((place, answering.len() as u32, stage_range(&answer)));
+            let step = answer.layout.stage(answer.stage).resolution;
+            all.push(KnownSlots { name: Arc::clone(name), step, slots: Vec::new() });
+            answering.push(answer);
+        }
+        let peers = pending_by_range(peer_rows, &ranges);
+        self.in_pieces(request, &answering, &peers, &mut all).await?;
+        Ok(all)
+    }
+
+    /// Reads answers piece by piece, and appends their known slots to the series at the same position.
+    async fn in_pieces(
+        &self,
+        request: &FetchRequest,
+        answers: &[HeadAnswer],
+        peers: &[PeerRows],
+        all: &mut [KnownSlots],
+    ) -> Result<(), FetchError> {
+        let ranges: Vec<_> = answers.iter().map(stage_range).collect();
+        let occupied = self.store.occupied(&ranges).await?;
+        let mut pieces = Vec::new();
+        for (at, (answer, mut parts)) in answers.iter().zip(occupied).enumerate() {
+            parts.extend(held(answer));
+            parts.extend(peers.iter().filter_map(|rows| sent(rows, at as u32)));
+            pieces.extend(cut(parts, answer.slots).map(|slots| (at, slots)));
+        }
+        let (mut rest, mut known) = (pieces.as_slice(), 0);
+        while !rest.is_empty() {
+            let (group, after) = rest.split_at(group_len(rest));
+            rest = after;
+            for (at, slots) in self.group(answers, peers, group).await? {
+                known += slots.len();
+                within(request, known)?;
+                all[at].slots.extend(slots);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads some pieces at once: pairs of the position of an answer and a part of its slots.
+    async fn group(
+        &self,
+        answers: &[HeadAnswer],
+        peers: &[PeerRows],
+        group: &[(usize, Range<u32>)],
+    ) -> Result<Vec<(usize, Vec<KnownSlot>)>, FetchError> {
+        let parts: Vec<_> = group.iter().map(|(at, slots)| (*at, answers[*at].part(slots))).collect();
+        let mut wanted = ReadRequest::default();
+        // The number of each piece's range in the read.
+        let mut numbers = Vec::with_capacity(group.len());
+        for (_, part) in &parts {
+            numbers.push(wanted.ranges.len() as u32);
+            wanted.ranges.push(stage_range(part));
+            wanted.ranges.extend(window_ranges(part));
+        }
+        let of_group = |rows: &PeerRows| {
+            let mut of_pieces = Vec::new();
+            for ((at, slots), number) in group.iter().zip(&numbers) {
+                let of_piece = rows_of(rows, *at as u32).iter().filter(|(_, slot, _)| slots.contains(slot));
+                of_pieces.extend(of_piece.map(|(_, slot, row)| (*number, *slot, *row)));
+            }
+            PeerRows { rows: of_pieces, ..*rows }
+        };
+        wanted.peers = peers.iter().map(of_group).filter(|peer| !peer.rows.is_empty()).collect();
+        let mut columns = self.read_store(&wanted).await?.into_iter();
+        let known = parts.into_iter().map(|(at, part)| {
+            let column = columns.next().unwrap_or_default();
+            let first_window = window_ranges(&part).and_then(|_| columns.next());
+            (at, known_slots(&part, column, first_window))
+        });
+        Ok(known.collect())
+    }
+}
+
+fn within(request: &FetchRequest, known: usize) -> Result<(), FetchError> {
+    if known > request.slots_max { Err(FetchError::TooManySlots(request.slots_max)) } else { Ok(()) }
+}
+
+fn known_of(part: Part) -> KnownSlots {
+    let Part { name, answer, column, first_window } = part;
+    let step = answer.layout.stage(answer.stage).resolution;
+    KnownSlots { name, step, slots: known_slots(&answer, column, first_window) }
+}
+
+/// The known slots of an answer. xFilesFactor hides none.
+fn known_slots(answer: &HeadAnswer, mut column: Column, first_window: Option<Column>) -> Vec<KnownSlot> {
+    let step = i64::from(answer.layout.stage(answer.stage).resolution);
+    let time = |at: usize| (i64::from(answer.slots.0) + at as i64) * step;
+    if answer.stage == 0 {
+        let values = merge(answer, &mut column, first_window).into_iter().enumerate();
+        let known = values.filter(|(_, value)| !value.is_nan());
+        return known.map(|(at, value)| KnownSlot::raw(time(at), value)).collect();
+    }
+    overlay(answer, &mut column, first_window);
+    let method = answer.layout.config.aggregation;
+    column.merge_writers(method);
+    let slots = answer.layout.per[answer.stage - 1];
+    let known = |(at, (value, count)): (usize, (&f64, &RowCount))| {
+        let window = Window { value: *value, count: count.of_window() };
+        let value = method.finish(window, slots);
+        if window.count == 0 || value.is_nan() {
+            return None;
+        }
+        let sum = method.sum_of(window);
+        let slot = KnownSlot { time: time(at), value, sum, count: window.count };
+        // A sum that overflows tells nothing.
+        Some(if sum.is_finite() { slot } else { KnownSlot::raw(time(at), value) })
+    };
+    column.values.iter().zip(&column.counts).enumerate().filter_map(known).collect()
+}
+
+/// The slots from the first to the last one that the head has.
+fn held(answer: &HeadAnswer) -> Option<Range<u32>> {
+    // Where a coarse stage answers, raw slots stand for the windows that they are folded into.
+    let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
+    let raw = answer.raw.first().zip(answer.raw.last()).map(|(a, b)| a.0 / per..b.0 / per + 1);
+    let windows = answer.windows.first().zip(answer.windows.last()).map(|(a, b)| a.0..b.0 + 1);
+    raw.or(windows)
+}
+
+/// The slots from the first to the last one that a peer has sent for the answer at this position.
+fn sent(rows: &PeerRows, at: u32) -> Option<Range<u32>> {
+    let rows = rows_of(rows, at);
+    rows.first().zip(rows.last()).map(|(first, last)| first.1..last.1 + 1)
+}
+
+fn rows_of(rows: &PeerRows, at: u32) -> &[(u32, u32, WindowRow)] {
+    let from = rows.rows.partition_point(|(range, ..)| *range < at);
+    let until = rows.rows.partition_point(|(range, ..)| *range <= at);
+    &rows.rows[from..until]
+}
+
+/// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
+/// [`SLOTS_AT_ONCE`] slots.
+pub(super) fn cut(mut parts: Vec<Range<u32>>, slots: (u32, u32)) -> impl Iterator<Item = Range<u32>> {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for part in parts {
+        let part = part.start.max(slots.0)..part.end.min(slots.1);
+        if part.is_empty() {
+            continue;
+        }
+        match joined.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => joined.push(part),
+        }
+    }
+    joined.into_iter().flat_map(|part| {
+        let end = part.end;
+        let starts = part.step_by(SLOTS_AT_ONCE as usize);
+        starts.map(move |start| start..end.min(start.saturating_add(SLOTS_AT_ONCE as u32)))
+    })
+}
+
+/// How many of these pieces one read covers: at least one.
+pub(super) fn group_len<T>(pieces: &[(T, Range<u32>)]) -> usize {
+    let mut slots = 0;
+    let fits = |(_, piece): &&(T, Range<u32>)| {
+        slots += u64::from(piece.end - piece.start);
+        slots <= SLOTS_AT_ONCE
+    };
+    pieces.iter().take(RANGES_AT_ONCE).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_and_cut() {
+        let cut = |parts: &[Range<u32>], slots| cut(parts.to_vec(), slots).collect::<Vec<_>>();
+        assert_eq!(cut(&[5..9, 0..3, 8..12, 12..13, 20..30], (1, 25)), [1..3, 5..13, 20..25]);
+        assert_eq!(cut(&[0..3], (3, 9)), []);
+        let (most, end) = (SLOTS_AT_ONCE as u32, u32::MAX);
+        assert_eq!(cut(&[end - most - 1..end], (0, end)), [end - most - 1..end - 1, end - 1..end]);
+    }
+
+    #[test]
+    fn groups_have_few_slots() {
+        let most = SLOTS_AT_ONCE as u32;
+        assert_eq!(group_len(&[(0, 0..most), (0, 5..6)]), 1);
+        assert_eq!(group_len(&[(0, 0..most - 1), (1, 5..6), (2, 5..6)]), 2);
+        assert_eq!(group_len(&[(0, 0..u32::MAX)]), 1);
+        assert_eq!(group_len(&vec![(0, 5..6); 1000]), RANGES_AT_ONCE);
+    }
+}
