@@ -49,9 +49,9 @@ pub struct Range {
     pub name: String,
     /// The stage, like `1440*60s_aggr`.
     pub stage: String,
-    /// Unix time.
+    /// Start of the range, inclusive, in seconds since the epoch.
     pub start: i64,
-    /// Unix time.
+    /// End of the range, exclusive, in seconds since the epoch.
     pub end: i64,
 }
 

@@ -260,8 +260,7 @@ async fn many_metrics_change_in_one_call() {
     world.stop(engine).await;
 }
 
-/// Retentions some of whose raw stages are short, so that coarser stages have points that finer ones no
-/// longer have.
+/// Retentions with short raw stages, so that coarser stages have points that finer ones no longer have.
 const ANY: [&str; 8] = [
     "1s:300s,10s:10000s",
     "1s:180s,60s:10000s",
@@ -338,8 +337,7 @@ impl Known {
                 let is_exact = *period >= whole_from
                     && *period > self.lost_before + PERIOD
                     && !self.borders.contains(period);
-                // For earlier periods, a stage may still have the values from the last time when the metric
-                // had this stage.
+                // Earlier periods may still have values from an earlier use of the same stage.
                 let was_lost = *period <= self.lost_before + PERIOD;
                 let is_right = if is_exact { shown == *value } else { was_lost || shown <= *value };
                 if !is_right {
