@@ -1,5 +1,5 @@
-//! What a new operator meets: wrong settings, a reload, the log of a start, commands on the wrong directory, and the
-//! examples of the help texts.
+//! Situations of a new operator: wrong settings, a reload, the log of a start, commands on the wrong
+//! directory, and the examples of the help texts.
 
 mod examples;
 
@@ -21,7 +21,7 @@ use plumbago_tests::wait::wait_until;
 /// A port of the loopback address on which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// Runs the binary in `directory` without any setting of the environment but these.
+/// Runs the binary in `directory` with only these settings in the environment.
 fn plumbago(directory: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(binary());
     clear(&mut command);
@@ -98,8 +98,8 @@ fn a_check_sees_what_a_start_sees() {
     assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: sets nothing"), "{output}");
 }
 
-/// The daemon's user cannot write to the data directory. The check names this user, the owner of the directory, and
-/// what to do.
+/// The daemon's user cannot write to the data directory. The check names this user, the owner of the
+/// directory, and the remedy.
 #[test]
 fn a_data_directory_of_another_user() {
     let directory = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn ready(daemon: &Daemon) -> (u16, String) {
     (answer.status, answer.body)
 }
 
-/// A reload applies what it can and says what changed, what needs a restart and what was wrong.
+/// A reload applies what it can and reports what changed, what needs a restart and what was wrong.
 #[test]
 fn a_reload_says_what_it_did() {
     let mut setup = Setup::new();
@@ -254,7 +254,7 @@ fn a_broken_reload_while_cassandra_is_away() {
     daemon.stop();
 }
 
-/// The log tells somebody who does not know this daemon what runs, on which files, and what it found.
+/// For a reader who does not know this daemon, the log contains what runs, on which files, and what it found.
 #[test]
 fn the_log_tells_a_stranger() {
     let mut setup = Setup::new();
@@ -283,13 +283,14 @@ fn the_log_tells_a_stranger() {
     assert!(!second.contains("WARN"), "{second}");
     let third = run(stop);
     assert!(third.contains("found 2 metrics; the last run was not stopped cleanly: "), "{third}");
-    // A verb on a directory at rest recovers it and closes it cleanly, like a daemon.
+    // A command on a directory without a running daemon recovers the directory and closes it cleanly, like a
+    // daemon.
     run(|daemon| daemon.kill());
     assert!(setup.run(&["list"]).output.contains("a.metric"));
     let fifth = run(stop);
     assert!(fifth.contains("found 2 metrics; last stopped cleanly at 20"), "{fifth}");
 
-    // A start that fails says why in the same form.
+    // A start that fails logs the reason in the same form.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     setup.set("api.listen", &taken.local_addr().unwrap().to_string());
     let mut failed = setup.launch();
@@ -331,7 +332,7 @@ fn the_hints_work_as_printed() {
     }
 }
 
-/// A command on a directory without data creates none, and says so.
+/// A command on a directory without data creates no data and reports that there are none.
 #[test]
 fn a_mistyped_directory_stays_away() {
     let directory = tempfile::tempdir().unwrap();
@@ -412,7 +413,7 @@ fn an_absent_cassandra_is_said() {
     }
 }
 
-/// `schema` first says what the server has, then what is needed.
+/// `schema` first prints what the server has, then what is needed.
 #[test]
 fn schema_shows_the_server_first() {
     let Some(server) = server::for_tests() else { return };

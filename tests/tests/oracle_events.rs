@@ -1,4 +1,4 @@
-//! Events, and old pages that clients still request, compared with the real graphite-web.
+//! Compares events, and old pages that clients still request, with the real graphite-web.
 
 use plumbago_tests::answer;
 use plumbago_tests::daemon::{Daemon, Setup};

@@ -2,9 +2,10 @@
 //!
 //! Nothing here may depend on a particular store (CQL, fjall) or on the command line. Responses are written
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
-//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
-//! `handler` has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
-//! (`handler/explain/kept.rs`). `events` keeps events and finds those of other daemons; `users` says who may do what.
+//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`. `handler`
+//! has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
+//! (`handler/explain/kept.rs`). `events` keeps events and finds those of other daemons; `users` decides who
+//! may do what.
 
 mod activity;
 mod admin;

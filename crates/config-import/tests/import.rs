@@ -1,4 +1,4 @@
-//! Files as operators have them, and what becomes of every line.
+//! Imports files as operators have them, and checks the result for every line.
 #![allow(clippy::unwrap_used)]
 
 use plumbago_config_import::{File, Format, Import, Program, RemarkKind, import, to_toml};
@@ -49,7 +49,7 @@ fn read(path: &str, text: &str, programs: &[Program]) -> Import {
     import(&[file], programs, &|path| !path.ends_with("blacklist.conf"))
 }
 
-/// The setting as TOML shows it.
+/// A setting as it appears in the TOML file.
 fn setting(import: &Import, key: &str) -> Option<String> {
     let found = import.settings.iter().find(|setting| setting.key == key)?;
     Some(serde_json::to_string(&found.value).unwrap())
@@ -81,7 +81,7 @@ fn all_sections_of_carbon_become_one_daemon() {
             ("ingest.pickle.listen", "[\"0.0.0.0:2004\",\"0.0.0.0:2104\"]"),
             ("ingest.udp.listen", "[\"0.0.0.0:2003\"]"),
             ("carbonlink.listen", "\"0.0.0.0:7002\""),
-            // Both instances have the limit.
+            // Both instances have this limit, so it is added up.
             ("engine.max_creates_per_minute", "200"),
             ("self_metrics.interval", "\"10s\""),
             ("store.kind", "\"cassandra\""),
@@ -143,7 +143,7 @@ fn programs_that_do_not_run_are_left_out() {
     assert!(remark(&import, RemarkKind::NotNeeded, "relay").is_some());
 }
 
-/// Points that consistent hashing would send to one of several servers are sent to none.
+/// Points that consistent hashing would send to one of several servers are sent to none of them.
 #[test]
 fn consistent_hashing_is_not_imitated() {
     let text =
@@ -302,7 +302,7 @@ BG_CASSANDRA_USERNAME = os.environ['USER']
     assert!(remark(&import, RemarkKind::NotNeeded, "MEMCACHE_HOSTS").is_some());
 }
 
-/// Two files that disagree: the first one counts, and the second is named.
+/// If two files disagree, the first one is used, and a remark names the second.
 #[test]
 fn files_that_disagree_are_named() {
     let file = |path: &str, text: &str, format| File { path: path.into(), text: text.into(), format };

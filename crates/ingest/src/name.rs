@@ -124,7 +124,7 @@ fn without_blanks(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// True if the name is certainly in normal form: printable ASCII without tags, without empty components,
+/// Whether the name is certainly in normal form: printable ASCII without tags, without empty components,
 /// and without any character that [`tags::canonical`] treats specially.
 #[inline]
 fn is_plain(name: &[u8]) -> bool {
@@ -135,7 +135,7 @@ fn is_plain(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
 }
 
-/// The same for a name with tags. Most senders sort them already.
+/// Like `is_plain`, for a name with tags. Most senders sort them already.
 #[inline]
 fn is_plain_tagged(name: &[u8]) -> bool {
     match memchr::memchr(b';', name) {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// What [`with_series`] passes on is what [`with_clean`] would.
+        /// The name that [`with_series`] passes on equals the one that [`with_clean`] would pass on.
         #[test]
         fn series_are_in_normal_form(
             metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",
@@ -271,7 +271,7 @@ mod tests {
         #[test]
         fn and_so_with_tags(name in "[ab.~é]{0,3}(;(a|b|a-b|name|!|é)?=?[ab~=é \\x7f]{0,2}){0,3}(\"\\})?") {
             let long = clean(name.as_bytes(), NameOptions::default(), None);
-            // The fast path may defer an odd name to the slow path, but must handle every plain one.
+            // The fast path may leave an unusual name to the slow path, but must handle every plain one.
             let ordinary = name.is_ascii() && name.contains(';') && !name.ends_with('}');
             let unchanged = long.as_deref() == Ok(name.as_str());
             prop_assert_eq!(is_plain_tagged(name.as_bytes()), unchanged && ordinary, "{:?}", long);

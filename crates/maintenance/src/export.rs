@@ -14,11 +14,11 @@ use crate::rate::Rate;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Metrics that are read at a time.
+/// Number of metrics that are read at a time.
 const METRICS: usize = 64;
-/// Most bytes of a file's name before `.wsp` and the `.new` of a file that is being written.
+/// Largest number of bytes in a file's name before `.wsp` and the `.new` of a file that is being written.
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
-/// Names of metrics that were not written, in the report.
+/// Largest number of metrics in the report that were not written.
 const EXAMPLES_MAX: usize = 20;
 
 /// Directories inside the data directory that are the daemon's.
@@ -44,17 +44,17 @@ pub struct ExportWhisper {
 /// The results of an export so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportReport {
-    /// Metrics whose name matches.
+    /// Number of metrics that match the selection.
     pub metrics: u64,
-    /// Files that were written.
+    /// Number of files that were written.
     pub files: u64,
-    /// Points in them.
+    /// Number of points in these files.
     pub points: u64,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// Metrics that were not written, each with the reason; at most 20 of them.
+    /// Metrics that were not written, each with the reason; at most 20.
     pub examples: Vec<String>,
-    /// Metrics that were not written.
+    /// Number of metrics that were not written.
     pub skipped: u64,
 }
 
@@ -141,13 +141,13 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
     Ok(())
 }
 
-/// Whether the file system refuses only this name: it is too long, or one of its directories exists as a file.
+/// Whether the error concerns only this name: it is too long, or one of its directories exists as a file.
 fn is_of_this_name(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory};
     matches!(error.kind(), AlreadyExists | InvalidFilename | IsADirectory | NotADirectory)
 }
 
-/// The method of whisper that folds later points as nearly as possible.
+/// The whisper method that is most similar to this one.
 fn whispers(method: Aggregation) -> Aggregation {
     match method {
         Aggregation::Count => Aggregation::Sum,
@@ -156,8 +156,8 @@ fn whispers(method: Aggregation) -> Aggregation {
     }
 }
 
-/// The place of a metric's file below the target directory; `None` if the name would lead out of it, or is none for a
-/// file.
+/// The place of a metric's file below the target directory; `None` if the name would lead out of that
+/// directory, or cannot be a file name.
 fn place_of(name: &str) -> Option<PathBuf> {
     let (tree, tags) = name.split_once(';').map_or((name, None), |(tree, tags)| (tree, Some(tags)));
     let whole = match tags {
@@ -166,7 +166,8 @@ fn place_of(name: &str) -> Option<PathBuf> {
         Some(_) if name.contains('/') => return None,
         Some(_) => {
             let hash = crate::import::name_hash(name);
-            // The name is the one that carbon gives without TAG_HASH_FILENAMES; if it is too long, the one with it.
+            // The name is the one that carbon uses without TAG_HASH_FILENAMES; if that is too long, the one
+            // that carbon uses with it.
             let plain = name.replace('.', "_DOT_");
             let stem = if plain.len() > STEM_BYTES_MAX { &hash } else { &plain };
             format!("_tagged/{}/{}/{stem}", &hash[..3], &hash[3..6])
@@ -180,7 +181,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
     is_inside.then_some(path)
 }
 
-/// Writes a file beside its place and puts it there whole.
+/// Writes a temporary file beside the target, and renames it when it is complete.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -249,7 +250,7 @@ mod tests {
         for name in ["a/../../b", "/etc/passwd", "a./b", "x;t=/../../y", "a\0b", "../x"] {
             assert_eq!(place_of(name), None, "{name}");
         }
-        // Two dots are no component: a name with them is sanitised before it is stored.
+        // Two dots are no component, because names are sanitised before they are stored.
         for name in ["..", "...", "a....b"] {
             let place = place_of(name);
             assert!(

@@ -37,7 +37,7 @@ impl fmt::Debug for MetricId {
 /// Why a text is not the name of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The name has no component that is not empty.
+    /// The name has no component, or only empty ones.
     #[error("empty name")]
     Empty,
     /// The name is longer than [`NAME_BYTES_MAX`].

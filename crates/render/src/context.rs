@@ -50,7 +50,7 @@ pub(crate) struct Shared<'a> {
     /// The part of `held` that the running call has counted for points of its result, in bytes.
     ahead: Cell<usize>,
     watch: &'a dyn Watch,
-    /// The targets and who observes them, if anybody does.
+    /// The targets and their observer, if there is one.
     observed: Option<(&'a [Target], &'a dyn Observer)>,
     evaluator: &'a dyn Evaluator,
 }
@@ -77,7 +77,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Ends the evaluation. Returns the fetches that it misses.
+    /// Ends the evaluation. Returns the fetches that are missing.
     pub(crate) fn into_missing(self) -> Vec<Fetch> {
         if let Some((_, observer)) = self.observed {
             observer.is_done(self.calls.get(), self.points.get());
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
         self.shared.request
     }
 
-    /// Who observes this part of the request's targets, if anybody does, and its place.
+    /// The observer of this part of the request's targets, if there is one, and the place of the part.
     pub(crate) fn observer(&self, target: &Target, expr: &Expr) -> Option<(&'a dyn Observer, Place)> {
         let (targets, observer) = self.shared.observed?;
         if !matches!(expr.kind, ExprKind::Call { .. } | ExprKind::Path(_)) {
@@ -261,7 +261,7 @@ impl<'a> Context<'a> {
         Pace::new(self.shared.watch, self.held())
     }
 
-    /// The memory held now, in bytes. Pass it to [`Self::keep`] or [`Self::let_go`] later.
+    /// The memory held now, in bytes. Pass this value to [`Self::keep`] or [`Self::let_go`] later.
     pub(crate) fn held(&self) -> usize {
         self.shared.held.get()
     }

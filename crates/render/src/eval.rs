@@ -40,8 +40,8 @@ impl FetchPlan {
 
 /// Evaluates targets in order, and returns the series of all of them.
 ///
-/// Nothing is kept between two rounds. A round stops wherever a series is missing, so nearly all work is done
-/// in the last one.
+/// Nothing is kept between two rounds. Each part of a round stops where a series is missing, so nearly all
+/// work is done in the last round.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn evaluate_watched(
     round(targets, request, fetched, watch, None)
 }
 
-/// Evaluates like [`evaluate_watched`], and shows `observer` what each part of the targets gives.
+/// Evaluates like [`evaluate_watched`], and reports the result of each part of the targets to `observer`.
 ///
 /// # Errors
 ///

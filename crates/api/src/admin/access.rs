@@ -13,15 +13,15 @@ use subtle::ConstantTimeEq;
 use crate::error::plain;
 use crate::peer_heads::HEADS_PATH;
 
-/// Sets the clock of a process that runs for a test.
+/// The path that sets the clock of a process under test.
 pub(super) const CLOCK_PATH: &str = "/admin/clock";
 
-/// A secret in a file of this machine. Only those who can read the file know it.
+/// A secret in a file on this machine. Only those who can read the file know the secret.
 #[derive(Debug, Clone)]
 pub struct AdminSecret {
     /// The content of the file.
     pub value: String,
-    /// The file, for messages.
+    /// The path of the file, for messages.
     pub file: PathBuf,
 }
 

@@ -61,7 +61,7 @@ fn quoted(name: &str) -> Vec<u8> {
 /// A time as `YYYY-MM-DD HH:MM:SS`.
 type Stamp = [u8; 19];
 
-/// Caches times as text, because most series of a response have the same times.
+/// Caches times as text, because most series of a response share the same times.
 #[derive(Debug)]
 struct Stamps {
     zone: TimeZone,

@@ -151,7 +151,7 @@ fn push(out: &mut Vec<u8>, event: &Event, when: &str) {
     out.extend_from_slice(format!("],\"id\":{}}}", event.id).as_bytes());
 }
 
-/// A time as `YYYY-MM-DDTHH:MM:SSZ`.
+/// Formats a time as `YYYY-MM-DDTHH:MM:SSZ`.
 fn date(when: i64) -> String {
     TimeZone::utc().local(when).map_or_else(String::new, |at| {
         let ((year, month, day), (hour, minute, second)) = (at.date, at.time);

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use super::{Passage, Relabel};
 use crate::config::Config;
 
-/// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
+/// The lists and rewrite rules in use. Clones share them: after a reload every listener uses the new
 /// ones from its next batch on.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -25,9 +25,9 @@ pub struct RuleProblem {
     pub setting: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// Its line, counted from 1. 0 if the file could not be read.
+    /// The line, counted from 1. 0 if the file could not be read.
     pub line: usize,
-    /// What is wrong.
+    /// The problem, as text.
     pub message: String,
 }
 
@@ -77,12 +77,12 @@ impl Rules {
         Ok(())
     }
 
-    /// What the lists and rules in force do with a name as it was received. `config` says how names are normalised.
+    /// How the lists and rules in use change a name as it was received. `config` says how names are normalised.
     pub fn explain(&self, name: &str, config: &Config) -> Passage {
         self.current().explain(name, config.names())
     }
 
-    /// The lists and rules in force.
+    /// The lists and rules in use.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
         self.current.load()
     }

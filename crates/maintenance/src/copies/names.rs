@@ -1,4 +1,4 @@
-//! Which metrics an old name means, and their new names. Pure.
+//! Determines the metrics of an old name, and their new names. No I/O.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(crate) struct Mapping {
     to: String,
     /// The tags of the old name, with their first `;`; empty if it has none.
     tags: String,
-    /// Only what is below the old name, also if it is a metric.
+    /// Whether only the metrics below the old name are selected, even if the name itself is a metric.
     only_below: bool,
 }
 
@@ -56,12 +56,12 @@ impl Mapping {
         Ok(Self { from: path.to_owned(), to: new, tags: tags.to_owned(), only_below })
     }
 
-    /// The metric that the old name is, if there is one; `None` if it means a directory in any case.
+    /// The metric with the old name; `None` if the name can only be a directory.
     pub(crate) fn metric(&self) -> Option<String> {
         (!self.only_below).then(|| format!("{}{}", self.from, self.tags))
     }
 
-    /// True if the old name has tags, so that it means one series.
+    /// Whether the old name has tags, so that it is a single series.
     pub(crate) fn is_series(&self) -> bool {
         !self.tags.is_empty()
     }
@@ -71,12 +71,12 @@ impl Mapping {
         format!("name={}", self.from)
     }
 
-    /// The glob for everything below.
+    /// The glob for all metrics below the old name.
     pub(crate) fn below(&self) -> String {
         format!("{}.**", glob::escaped(&self.from))
     }
 
-    /// The tag expression for tagged series below.
+    /// The tag expression for tagged series below the old name.
     pub(crate) fn tagged_below(&self) -> String {
         format!("name=~^{}\\.", escaped(&self.from))
     }
@@ -84,7 +84,7 @@ impl Mapping {
     /// The new name of a metric that was found.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// Why it cannot have a new name.
     pub(crate) fn apply(&self, name: &str) -> Result<String, Why> {
         let (path, tags) = split(name);
         let rest = path.strip_prefix(&self.from).filter(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -126,7 +126,7 @@ fn is_below(name: &str, directory: &str) -> bool {
     name.strip_prefix(directory).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// A text for a regular expression that means just this text.
+/// Escapes a text so that a regular expression matches just this text.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -181,7 +181,7 @@ mod tests {
         {
             assert!(Mapping::new(from, to).is_err(), "{from} {to}");
         }
-        // Up is possible, but not onto names that move themselves.
+        // Moving up is possible, but not onto names that are being moved themselves.
         let up = Mapping::new("a.b", "a").unwrap();
         assert_eq!(up.apply("a.b.c").unwrap(), "a.c");
         assert_eq!(up.apply("a.b.b.c").unwrap_err().0, "inside");

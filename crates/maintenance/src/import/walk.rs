@@ -10,9 +10,9 @@ use plumbago_model::tags::canonical;
 
 use super::names::{TaggedNames, Why};
 
-/// Directories below each other, at most.
+/// Largest depth of nested directories.
 const DEPTH_MAX: usize = 256;
-/// The number of the error for a chain of links without an end.
+/// The error number for a cycle of links.
 const ELOOP: i32 = 40;
 
 /// A file as it was found.
@@ -40,9 +40,9 @@ impl Metric {
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// By name.
+    /// The metrics, sorted by name.
     pub(super) metrics: Vec<Metric>,
-    /// Whisper files, also those with a problem.
+    /// The number of whisper files, including those with a problem.
     pub(super) files: u64,
     pub(super) problems: Vec<(PathBuf, Why)>,
 }
@@ -52,18 +52,18 @@ struct Walk<'a> {
     prefix: &'a str,
     tagged: &'a TaggedNames,
     root: &'a Path,
-    /// Device and inode of the directories above this one.
+    /// Device and inode of the parent directories.
     above: Vec<(u64, u64)>,
-    /// Device and inode of all directories seen.
+    /// Device and inode of all directories visited so far.
     seen: HashSet<(u64, u64)>,
-    /// The names of this tree.
+    /// The names found in this tree.
     names: HashSet<String>,
     found: &'a mut Found,
     metrics: &'a mut BTreeMap<String, Vec<FoundFile>>,
 }
 
 impl Found {
-    /// Looks through files and trees.
+    /// Searches files and trees.
     pub(super) fn look(paths: &[PathBuf], prefix: &str, tagged: &TaggedNames) -> Self {
         let (mut found, mut metrics) = (Self::default(), BTreeMap::new());
         for root in paths {
@@ -91,7 +91,7 @@ impl Walk<'_> {
 
     fn visit(&mut self, path: &Path, is_root: bool) {
         let is_whisper = path.extension().is_some_and(|extension| extension == "wsp");
-        // Follows links.
+        // This follows links.
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.raw_os_error() == Some(ELOOP) => {
@@ -157,7 +157,7 @@ impl Walk<'_> {
         self.metrics.entry(name).or_default().push(file);
     }
 
-    /// The name of the metric that a file has, from its place in the tree.
+    /// The name of the metric of a file, from the place of the file in the tree.
     fn name(&self, path: &Path) -> Result<String, Why> {
         let inside = path.strip_prefix(self.root).ok().filter(|inside| !inside.as_os_str().is_empty());
         let inside = inside.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);

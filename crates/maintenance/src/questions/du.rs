@@ -1,4 +1,4 @@
-//! The question `du`: what the points of metrics take in the store, by directory.
+//! The question `du`: the size of the points of metrics in the store, by directory.
 
 use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage, escaped};
@@ -9,7 +9,7 @@ use crate::quotas::DirectoryQuota;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Most directories and metrics in one answer.
+/// Largest number of directories and metrics in one answer.
 const NODES_MAX: usize = 100_000;
 /// The size of a point in Cassandra's tables, in bytes, as BigGraphite estimates it.
 pub(crate) const POINT_BYTES: u64 = 24;
@@ -22,7 +22,7 @@ const ROOT: &str = "/";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Du {
-    /// The metrics and directories; `/` for everything.
+    /// The metrics and directories; `/` for all metrics.
     pub glob: String,
 }
 
@@ -31,13 +31,13 @@ pub struct Du {
 pub struct Size {
     /// The metric or the directory.
     pub path: String,
-    /// How many metrics it has.
+    /// The number of metrics.
     pub metrics: u64,
     /// The size of their points in bytes.
     pub bytes: u64,
-    /// True if the bytes are not measured but computed, for full stages.
+    /// Whether the bytes are not measured, but computed for full stages.
     pub estimated: bool,
-    /// The quota that counts for the directory.
+    /// The quota that applies to the directory, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<DirectoryQuota>,
 }
@@ -74,7 +74,7 @@ impl Size {
     }
 }
 
-/// Measures what is below a directory, `/` for everything, without tagged series.
+/// Measures what is below a directory, `/` for all metrics, without tagged series.
 ///
 /// # Errors
 /// If the store cannot be read.

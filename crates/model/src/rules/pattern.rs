@@ -1,8 +1,8 @@
 //! Regular expressions in Python's dialect, searched in names.
 //!
-//! Most patterns mean the same to the `regex` crate, whose searches take linear time. What Python spells
-//! differently is translated. Look-around, back-references and possessive quantifiers need `fancy-regex`,
-//! which backtracks and therefore has a limit.
+//! Most patterns mean the same to the `regex` crate, whose searches take linear time. Syntax that differs in
+//! Python is translated. Look-around, back-references and possessive quantifiers need `fancy-regex`, which
+//! backtracks and therefore has a limit.
 
 mod all_matches;
 mod first_match;
@@ -106,8 +106,9 @@ impl Pattern {
         }
     }
 
-    /// The texts of the groups of the first match, the whole match (group 0) included; a group is `None` if it did not
-    /// take part. Returns `None` without a match, or if the search exceeds the backtracking limit.
+    /// The texts of the groups of the first match, the whole match (group 0) included; a group is `None` if
+    /// it did not take part. Returns `None` if there is no match, or if the search exceeds the backtracking
+    /// limit.
     pub fn captures<'t>(&self, text: &'t str) -> Option<Vec<Option<&'t str>>> {
         let found = match &self.engine {
             Engine::Plain(regex) => regex.captures(text).map(Groups::Plain)?,
@@ -172,8 +173,8 @@ impl Pattern {
         Some(Cow::Owned(out))
     }
 
-    /// The next match at or after `at`. Behind an empty match only a longer one may begin at the same
-    /// character, and the search for others continues at the next character.
+    /// The next match at or after `at`. After an empty match, only a longer match may begin at the same
+    /// character; otherwise the search continues at the next character.
     fn next_match<'t>(&self, text: &'t str, at: &mut usize, is_behind_empty: bool) -> Found<'t> {
         if is_behind_empty {
             if let Some(longer) = self.longer_match(text, *at)? {
@@ -200,7 +201,7 @@ impl Pattern {
         backtracked(regex.captures_input(RegexInput::new(text).from_pos(at).anchored(true)))
     }
 
-    /// True for the usual spellings of a pattern that matches every text.
+    /// Whether this is one of the usual spellings of a pattern that matches every text.
     fn matches_all(&self) -> bool {
         matches!(self.translated.as_str(), ".*" | "^.*" | ".*$" | "^.*$" | "^" | "$")
     }

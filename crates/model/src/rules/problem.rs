@@ -36,7 +36,7 @@ impl fmt::Display for RuleFile {
 /// Whether a problem keeps the daemon from starting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Carbon starts with this problem: it skips the section, or never reads the wrong part.
+    /// Carbon starts with this problem, because it skips the section or never reads the wrong part.
     Warning,
     /// Carbon does not start with this problem, and Plumbago does not either.
     Error,

@@ -1,4 +1,5 @@
-//! Asks a question: of the daemon that holds the data directory, or in this process if no daemon holds it.
+//! Asks a question. The daemon that has the data directory open answers it, or this process if there is no
+//! such daemon.
 
 use anyhow::anyhow;
 use plumbago_maintenance::question::{Line, Question, ask};
@@ -10,7 +11,7 @@ use crate::config::{Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
 
-/// Asks a question and passes each row of the answer to `each`, as it comes.
+/// Asks a question and passes each row of the answer to `each`, as it arrives.
 ///
 /// # Errors
 ///

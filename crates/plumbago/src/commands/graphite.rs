@@ -152,8 +152,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, an option cannot be used, the server does not answer, no events are kept here, or they
-/// cannot be written.
+/// If the configuration has errors, an option cannot be used, the server does not answer, events are switched
+/// off here, or they cannot be written.
 pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-events.user")?;
@@ -161,8 +161,8 @@ pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     verb::carry_out(&verb, loaded)?.show(args.json, events_summary, |_| true)
 }
 
-/// The server, and the file with the user's name and password. The file is removed when it is dropped, so the caller
-/// keeps it until the command ends.
+/// The server, and the file with the user's name and password. The file is removed when the value is dropped,
+/// so the caller keeps the value until the command ends.
 fn server(
     args: &ServerArgs,
     config: &Config,

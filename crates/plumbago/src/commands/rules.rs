@@ -107,7 +107,7 @@ impl Rules {
     }
 }
 
-/// What the rules give for a name, and which sections decide it.
+/// The settings of the rules for a name, and the sections that determine them.
 #[derive(Debug, Serialize)]
 pub(super) struct Explained {
     name: String,
@@ -118,7 +118,7 @@ pub(super) struct Explained {
     aggregation_rule: Decider,
 }
 
-/// The section that decides, or why none does.
+/// The section that determines a setting, or why there is none.
 #[derive(Debug, Serialize)]
 struct Decider {
     /// The file; `None` for the built-in rules.

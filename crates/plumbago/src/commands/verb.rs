@@ -1,5 +1,5 @@
-//! Carries out a verb: as a job of the daemon that holds the data directory, or in this process if no daemon holds
-//! it.
+//! Carries out a verb: as a job of the daemon that has the data directory open, or in this process if there
+//! is no such daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,19 +30,20 @@ use crate::serve;
 
 /// Pause between two requests for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Requests for the progress that may fail in a row while the daemon still holds the data directory.
+/// How many progress requests may fail in a row while the daemon still has the data directory open.
 const LOOKS_MAX: u32 = 20;
 
-/// What a verb answered.
+/// The answer of a verb.
 #[derive(Debug)]
 pub(super) struct Outcome<T> {
     pub(super) answer: T,
-    /// One line for each damaged file that is known now.
+    /// One line for each damaged file that is known at present.
     pub(super) damage: Vec<String>,
 }
 
 impl<T: Serialize> Outcome<T> {
-    /// Prints the answer as JSON or as a text, and the damage that is known now. `is_whole` tells whether nothing was skipped.
+    /// Prints the answer as JSON or as a text, and the damage that is known at present. `is_whole` says that
+    /// nothing was skipped.
     ///
     /// # Errors
     ///
@@ -71,8 +72,8 @@ pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
     config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))
 }
 
-/// Carries out a verb and waits for its answer. Shows the progress on a terminal. Ctrl-C cancels; given again, it
-/// leaves a daemon's job running.
+/// Carries out a verb and waits for its answer. Shows the progress on a terminal. Ctrl-C cancels the verb. A
+/// second Ctrl-C ends the command and leaves a daemon's job running.
 ///
 /// # Errors
 ///
@@ -104,7 +105,7 @@ fn expect(loaded: &Loaded) -> Result<(), Failure> {
     }
 }
 
-/// Opens the stores in this process, does some work and closes them. Ctrl-C cancels it.
+/// Opens the stores in this process, does the work and closes them. Ctrl-C cancels it.
 ///
 /// # Errors
 ///
@@ -117,8 +118,8 @@ pub(super) fn at_rest<T>(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         if loaded.config.store.kind == StoreKind::Cassandra {
-            // When a server cannot be reached, the stores keep trying for a long time. The user of a command should be
-            // told soon.
+            // When a server cannot be reached, the stores keep trying for a long time. The user of a command
+            // should get an error soon.
             super::cassandra::connect(&loaded.config.store.cassandra).await?;
         }
         let stop = CancellationToken::new();
@@ -201,14 +202,14 @@ impl From<VerbError> for Failure {
     }
 }
 
-/// The daemon that holds a data directory.
+/// The daemon that has a data directory open.
 pub(super) struct Daemon<'a> {
     config: &'a Config,
     client: Client,
 }
 
 impl<'a> Daemon<'a> {
-    /// The daemon of this configuration. Nothing is asked yet.
+    /// The daemon of this configuration. No request is sent yet.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ impl<'a> Daemon<'a> {
         Ok(Self { config, client: Client::new(&config.admin.listen).with_token(&token) })
     }
 
-    /// Makes an error of a request say which daemon was asked.
+    /// Adds to an error of a request which daemon was requested.
     fn failed(&self, error: anyhow::Error) -> Failure {
         let hint =
             format!("a daemon uses {}, but its admin port cannot be used", self.config.data_dir.display());
@@ -247,7 +248,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// Asks a question and passes the lines of the answer to `each`, until that returns `false`.
+    /// Asks the daemon a question and passes the lines of the answer to `each`, until that returns `false`.
     pub(super) fn ask<Q: Question>(
         &self,
         question: &Q,
@@ -260,7 +261,7 @@ impl<'a> Daemon<'a> {
         self.accepted(answer).map(|_| ())
     }
 
-    /// The text of an answer that has no error status.
+    /// The text of an answer; an answer with an error status is an error.
     fn accepted(&self, answer: Answer) -> Result<String, Failure> {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         match answer.status {
@@ -337,7 +338,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The error when the daemon died during a command: it says what happened and which command to repeat.
+    /// The error for a daemon that died during a command: what happened, and which command to repeat.
     fn died<V: Verb>(&self, why: &str) -> Failure {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(
@@ -351,7 +352,7 @@ impl<'a> Daemon<'a> {
         Failure::new(Exit::Store, error)
     }
 
-    /// The damaged files that the daemon knows of.
+    /// The damaged files that the daemon reports.
     fn damage(&self) -> Result<Vec<String>, Failure> {
         let answer = self.client.get("/readyz").map_err(|error| self.failed(error.into()))?;
         let ready: Value = serde_json::from_slice(&answer.body).context("cannot read /readyz")?;

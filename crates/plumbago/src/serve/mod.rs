@@ -133,7 +133,7 @@ impl Core {
     }
 
     /// Returns a reader for the API. With `index.mode = "sasi"` it also reads metrics that are not loaded.
-    /// With peers it includes points that they have accepted and not stored yet.
+    /// With peers it includes points that the peers have accepted and not stored yet.
     fn reader(&self, peers: &Arc<Client>) -> Reader {
         let mut reader = self.engine.reader();
         if !peers.is_empty() {
@@ -249,8 +249,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let _ = stop.run_until_cancelled(tagging.series().sync_marks()).await;
     control.set_ready();
     health.set_started();
-    // The API port was bound before the replay but not served yet. Connections made since then wait in its
-    // queue.
+    // The API port was bound before the replay, but was not served until now. Connections made in the
+    // meantime wait in its queue.
     let (api_address, limits) = (api.as_ref().map(Server::address), api.as_ref().and_then(Server::limits));
     let users = api.as_ref().and_then(Server::users);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
@@ -454,8 +454,8 @@ fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, ad
     }
 }
 
-/// Raises the limit on open files as far as the system allows, since connections and tables of the store need
-/// many.
+/// Raises the limit on open files as far as the system allows, because connections and tables of the store
+/// need many.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Prints "ready" on standard output once the daemon is ready.
+//! Prints "ready" on standard output when the daemon is ready.
 
 use std::time::Duration;
 
