@@ -95,7 +95,7 @@ fn a_check_sees_what_a_start_sees() {
         "{output}"
     );
     let (code, output) = plumbago(directory.path(), &["config", "check"], &[("PLUMBAGO_PORTS", "x")]);
-    assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: sets nothing"), "{output}");
+    assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: has no effect"), "{output}");
 }
 
 /// The daemon's user cannot write to the data directory. The check names this user, the owner of the

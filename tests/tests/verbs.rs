@@ -177,7 +177,10 @@ fn a_point_is_written_and_rules_are_explained() {
         "[web]\npattern = ^web\\.\nretentions = 10s:1d\n[rest]\npattern = ^x\nretentions = 60s:1d\n",
     );
     let explained = setup.run_well(&["rules", "explain", "web.a"]);
-    assert!(explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. is found"), "{explained}");
+    assert!(
+        explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. matches the name"),
+        "{explained}"
+    );
     let explained = json_lines(&setup.run_well(&["rules", "explain", "--json", "xyz"]));
     assert_eq!(
         (&explained[0]["schema"]["section"], &explained[0]["schema"]["line"]),

@@ -53,19 +53,16 @@ impl HeadAnswer {
 
     /// The part of this answer in a range of its slots.
     pub(crate) fn part(&self, slots: &Range<u32>) -> Self {
-        let raw = match self.stage {
-            0 => self.raw.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect(),
-            _ => self.raw.clone(),
-        };
-        let windows = self.windows.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect();
         let layout = Arc::clone(&self.layout);
+        // Where a coarse stage answers, the raw slots may belong to any window.
+        let raw = if self.stage == 0 { within(&self.raw, slots) } else { &self.raw };
         Self {
             id: self.id,
             layout,
             stage: self.stage,
             slots: (slots.start, slots.end),
-            raw,
-            windows,
+            raw: raw.to_vec(),
+            windows: within(&self.windows, slots).to_vec(),
             base: self.base,
         }
     }
@@ -79,6 +76,13 @@ impl HeadAnswer {
         let slots = (first, until);
         Self { id, layout, stage: 0, slots, raw: Pairs::new(), windows: Vec::new(), base: 0 }
     }
+}
+
+/// The entries for these slots. All are in the order of their slots.
+fn within<'a, T>(all: &'a [(u32, T)], slots: &Range<u32>) -> &'a [(u32, T)] {
+    let first = all.partition_point(|(slot, _)| *slot < slots.start);
+    let end = all.partition_point(|(slot, _)| *slot < slots.end);
+    &all[first..end.max(first)]
 }
 
 impl Shard {
