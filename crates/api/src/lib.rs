@@ -6,6 +6,7 @@
 //! `handler` has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
 //! (`handler/explain/kept.rs`). `events` keeps events and finds those of other daemons; `users` says who may do what.
 
+mod access;
 mod activity;
 mod admin;
 #[doc(hidden)]
@@ -37,8 +38,9 @@ mod stream;
 mod tagging;
 mod users;
 
+pub use access::AdminSecret;
 pub use activity::{Activity, FindRange};
-pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, NoConditions, Readiness};
+pub use admin::{AdminActions, AdminHandles, MaintenanceRequest, NoConditions, Readiness};
 pub use cache::KeptAnswers;
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, StatusAccess, TlsConfig};
 pub use error::AdminError;

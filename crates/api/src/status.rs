@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::admin::AdminSecret;
+use crate::access::AdminSecret;
 use crate::error::AdminError;
 
 /// Gives a view of the process.

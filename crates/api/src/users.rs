@@ -21,7 +21,7 @@ use hyper::{Method, StatusCode};
 use plumbago_telemetry::{Counter, Registry, Throttle};
 use tokio::sync::Semaphore;
 
-use crate::admin::access::Access;
+use crate::access::Access;
 use crate::error::ApiError;
 use crate::handler::error_of_path;
 

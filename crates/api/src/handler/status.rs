@@ -11,8 +11,8 @@ use hyper::header::{CACHE_CONTROL, HOST, HeaderMap, HeaderValue, WWW_AUTHENTICAT
 use plumbago_telemetry::{Condition, Registry, Sample};
 use serde_json::{Value, json};
 
+use crate::access::Access;
 use crate::admin;
-use crate::admin::access::Access;
 use crate::admin::guard::{is_this_machine, name_of_host, of_other_site};
 use crate::client::Client;
 use crate::config::{PageConfig, StatusAccess};
@@ -133,7 +133,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::admin::AdminSecret;
+    use crate::access::AdminSecret;
     use crate::error::AdminError;
     use crate::status::{CostQuestion, RuleTexts, TrialLimits};
 
