@@ -38,7 +38,6 @@ pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
-pub(crate) use kairos::shape::{Protocol, error_of_path};
 pub(crate) use kairos::{datapoints, delete, delete_metric, kairos_health, listing, put, query, query_tags};
 pub(crate) use metadata::{get_metadata, set_metadata};
 pub(crate) use opentsdb::{aggregators, filters, lookup, opentsdb_query, opentsdb_version, suggest};

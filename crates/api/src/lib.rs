@@ -30,6 +30,7 @@ mod params;
 mod peer_heads;
 mod places;
 mod points;
+mod protocol;
 mod router;
 pub mod server;
 mod state;

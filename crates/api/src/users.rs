@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Access;
 use crate::error::ApiError;
-use crate::handler::error_of_path;
+use crate::protocol::error_of_path;
 
 pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;
