@@ -13,6 +13,7 @@ mod admin;
 pub mod bench;
 mod blocking;
 mod cache;
+mod carbonapi;
 mod client;
 pub mod config;
 mod error;
