@@ -44,7 +44,7 @@ pub(crate) use opentsdb::{aggregators, filters, lookup, opentsdb_query, opentsdb
 pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
 pub(crate) use rules::rules;
-pub(crate) use status::{Status, status};
+pub(crate) use status::status;
 pub(crate) use tags::tags;
 
 /// Returns the part of the request's path after `family`, without leading and trailing slashes.

@@ -1,4 +1,7 @@
 //! What the process offers to the API's port for the status page: its status, a test of the rules, and its costs.
+//! Who may see them is decided in `viewers`.
+
+mod viewers;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,6 +13,8 @@ use serde_json::Value;
 
 use crate::access::AdminSecret;
 use crate::error::AdminError;
+
+pub(crate) use viewers::Status;
 
 /// Gives a view of the process.
 #[async_trait]
