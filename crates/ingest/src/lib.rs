@@ -28,7 +28,7 @@ pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use name::{NameOptions, canonical};
 pub use plumbago_tls::TlsError;
 pub use reject::{Reject, Sample};
-pub use relabel::{Passage, Post, Relabel, Rules, RulesError, Step, Taker};
+pub use relabel::{Passage, Post, Relabel, RuleFiles, Rules, RulesError, Step, Taker};
 pub use sink::PointSink;
 pub use stats::{Listener, Refusal, Stats};
 pub use writes::{WriteError, Writes};

@@ -19,7 +19,7 @@ use rewrite::Rewrites;
 
 pub use passage::{Passage, Step, Taker};
 pub use post::Post;
-pub use rules::{RuleProblem, Rules, RulesError};
+pub use rules::{RuleFiles, RuleProblem, Rules, RulesError};
 
 /// The lists and rules as read at one time.
 #[derive(Debug, Default)]
