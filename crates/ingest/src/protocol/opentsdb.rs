@@ -5,7 +5,7 @@ use memchr::memchr;
 use plumbago_kairosdb::VERSION;
 use plumbago_kairosdb::opentsdb::{Line, LineFault, Lines, Put};
 
-use super::compressed::Compression;
+use super::compression::Compression;
 use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 use crate::reject::{Reject, reject_of};
 

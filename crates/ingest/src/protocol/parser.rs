@@ -2,7 +2,7 @@
 
 use plumbago_model::PointBatch;
 
-use super::compressed::Compression;
+use super::compression::Compression;
 use crate::name::NameOptions;
 use crate::reject::{Reject, Tally};
 use crate::relabel::{Relabel, with_stored, with_stored_series};
