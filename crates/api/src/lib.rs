@@ -4,7 +4,8 @@
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
 //! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
 //! `handler` has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
-//! (`handler/explain/kept.rs`). `events` keeps events and finds those of other daemons; `users` says who may do what.
+//! (`handler/explain/kept.rs`). `state` is what all endpoints share. `events` keeps events and finds those of other
+//! daemons; `users` says who may do what, and `status` who may see the daemon's status.
 
 mod access;
 mod activity;

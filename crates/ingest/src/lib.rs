@@ -1,9 +1,10 @@
 //! Listeners and protocols: turns bytes from sockets into accepted points.
 //!
 //! Must not know: the engine, stores. Points go to a [`PointSink`], which the binary implements for the
-//! engine. Start at [`protocol::line`] for the meaning of a line, at [`reject::Reject`] for the points that
-//! are refused, at [`protocol::TCP`] for a new protocol, and at [`Ingest`] for the sockets. [`carbonlink`] is the
-//! port on which graphite-web asks for points that are not stored yet; they come from a [`carbonlink::Cache`].
+//! engine. Start at [`protocol::line`] for the meaning of a line, at [`relabel`] for what becomes of a received name,
+//! at [`reject::Reject`] for the points that are refused, at [`protocol::TCP`] for a new protocol, and at [`Ingest`]
+//! for the sockets. [`carbonlink`] is the port on which graphite-web asks for points that are not stored yet; they
+//! come from a [`carbonlink::Cache`].
 
 pub mod carbonlink;
 pub mod config;

@@ -1,4 +1,4 @@
-//! From a received name to the name that is stored. In carbon's order: lists and rewrite rules see the name as received,
+//! From a received name to the name that is stored, in carbon's order: lists and rewrite rules see the name as it came,
 //! then it is normalised.
 
 use std::borrow::Cow;
