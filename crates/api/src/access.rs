@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use subtle::ConstantTimeEq;
 
-/// A secret in a file of this machine. Only those who can read the file know it.
+/// A secret in a file on this machine. Only those who can read the file know the secret.
 #[derive(Debug, Clone)]
 pub struct AdminSecret {
     /// The content of the file.
     pub value: String,
-    /// The file, for messages.
+    /// The path of the file, for messages.
     pub file: PathBuf,
 }
 

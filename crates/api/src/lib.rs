@@ -2,10 +2,10 @@
 //!
 //! Nothing here may depend on a particular store (CQL, fjall) or on the command line. Responses are written
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
-//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
-//! `handler` has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
-//! (`handler/explain/kept.rs`). `state` is what all endpoints share. `events` keeps events and finds those of other
-//! daemons; `users` says who may do what, and `status` who may see the daemon's status.
+//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`. `handler`
+//! has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
+//! (`handler/explain/kept.rs`). `state` is what all endpoints share. `events` keeps events and finds those of
+//! other daemons; `users` decides who may do what, and `status` who may see the daemon's status.
 
 mod access;
 mod activity;

@@ -2,7 +2,7 @@
 //!
 //! Must not know: the engine, stores. Points go to a [`PointSink`], which the binary implements for the
 //! engine. Start at [`protocol::line`] for the meaning of a line, at [`relabel`] for what becomes of a received name,
-//! at [`reject::Reject`] for the points that are refused, at [`protocol::TCP`] for a new protocol, and at [`Ingest`]
+//! at [`reject::Reject`] for the points that are refused, at [`protocol::TCP`] to add a protocol, and at [`Ingest`]
 //! for the sockets. [`carbonlink`] is the port on which graphite-web asks for points that are not stored yet; they
 //! come from a [`carbonlink::Cache`].
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
-use plumbago_model::{NameError, sanitize};
+use plumbago_model::sanitize;
 
 use crate::reject::Reject;
 use crate::tags;
@@ -58,8 +58,7 @@ pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8]))
 /// # Errors
 /// The reason for which a point of this name would be refused.
 pub fn canonical(name: &str) -> Result<String, Reject> {
-    let name = name.trim_start_matches(['.', '~']);
-    then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
+    plumbago_model::tags::canonical(name).map_err(Reject::from)
 }
 
 /// The slow path.
@@ -87,20 +86,12 @@ fn then<'a>(
 }
 
 fn fold(name: &str) -> Result<Cow<'_, str>, Reject> {
-    sanitize(name).map_err(reason)
+    sanitize(name).map_err(Reject::from)
 }
 
 /// Refuses the same names as [`fold`], but changes nothing.
 fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
     fold(name).map(|_| Cow::Borrowed(name))
-}
-
-fn reason(error: NameError) -> Reject {
-    match error {
-        NameError::Empty => Reject::NameEmpty,
-        NameError::TooLong => Reject::NameTooLong,
-        NameError::Control => Reject::NameControl,
-    }
 }
 
 fn without_blanks(name: &str) -> Cow<'_, str> {
@@ -112,7 +103,7 @@ fn without_blanks(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// True if the name is certainly in normal form: printable ASCII without tags, without empty components,
+/// Whether the name is certainly in normal form: printable ASCII without tags, without empty components,
 /// and without any character that [`tags::canonical`] treats specially.
 #[inline]
 fn is_plain(name: &[u8]) -> bool {
@@ -123,7 +114,7 @@ fn is_plain(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
 }
 
-/// The same for a name with tags. Most senders sort them already.
+/// Like `is_plain`, for a name with tags. Most senders sort them already.
 #[inline]
 fn is_plain_tagged(name: &[u8]) -> bool {
     match memchr::memchr(b';', name) {
@@ -188,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// What [`with_series`] passes on is what [`with_clean`] would.
+        /// The name that [`with_series`] passes on equals the one that [`with_clean`] would pass on.
         #[test]
         fn series_are_in_normal_form(
             metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",
@@ -259,7 +250,7 @@ mod tests {
         #[test]
         fn and_so_with_tags(name in "[ab.~é]{0,3}(;(a|b|a-b|name|!|é)?=?[ab~=é \\x7f]{0,2}){0,3}(\"\\})?") {
             let long = clean(name.as_bytes(), NameOptions::default());
-            // The fast path may defer an odd name to the slow path, but must handle every plain one.
+            // The fast path may leave an unusual name to the slow path, but must handle every plain one.
             let ordinary = name.is_ascii() && name.contains(';') && !name.ends_with('}');
             let unchanged = long.as_deref() == Ok(name.as_str());
             prop_assert_eq!(is_plain_tagged(name.as_bytes()), unchanged && ordinary, "{:?}", long);

@@ -1,5 +1,5 @@
-//! Points that came with requests to the API's port. They pass through the same steps as those of the listeners:
-//! lists, rewrite rules, names, counters, sink.
+//! Points that arrive in requests to the API's port. They pass through the same steps as those of the
+//! listeners: lists, rewrite rules, names, counters, sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::stats::{Listener, ListenerStats};
 /// How long a request waits for its turn, while batches of other requests go to the engine.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Takes the points of requests to the API's port.
+/// Accepts the points of requests to the API's port.
 #[derive(Clone)]
 pub struct Writes {
     shared: Arc<Shared>,
@@ -42,14 +42,14 @@ impl Writes {
         Self { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
-    /// Takes the points of a body of `bytes` bytes. Once it returns, a kill of the process cannot lose those that
-    /// were accepted. Points that lists or rules refuse are only counted, as those of a line are.
+    /// Takes the points of a body of `bytes` bytes. Once it returns, a kill of the process cannot lose those
+    /// that were accepted. Points that lists or rules refuse are only counted, as for lines.
     ///
     /// # Errors
     /// If not all points were taken; they are counted as rejected.
     pub async fn write(&self, points: Points, bytes: usize) -> Result<(), WriteError> {
         let (this, token) = (self.clone(), self.tasks.token());
-        // A separate task: a client that disconnects must not stop points on their way to the sink.
+        // A separate task: if the client disconnects, its points must still reach the sink.
         let task = tokio::spawn(async move {
             let _token = token;
             this.take(&points, bytes).await
@@ -100,7 +100,8 @@ impl Writes {
         }
     }
 
-    /// Pushes the points in batches. If that fails, the error has the number of points that are counted already.
+    /// Pushes the points in batches. If this fails, the error contains the number of points that are already
+    /// counted.
     async fn push(&self, points: &Points) -> Result<(), (usize, WriteError)> {
         let mut done = 0;
         while done < points.points().len() {
@@ -114,7 +115,8 @@ impl Writes {
         Ok(())
     }
 
-    /// Fills a batch from the point `from` on. Returns the number of points that are in it or refused.
+    /// Fills a batch with points, starting at position `from`. Returns the number of points that are in the
+    /// batch or were refused.
     fn fill(&self, points: &Points, from: usize, intake: &mut Intake) -> usize {
         let relabel = self.shared.rules.current();
         let context = self.shared.context(&relabel);

@@ -12,7 +12,7 @@ use crate::access::Access;
 use crate::error::plain;
 use crate::peer_heads::HEADS_PATH;
 
-/// Sets the clock of a process that runs for a test.
+/// The path that sets the clock of a process under test.
 pub(super) const CLOCK_PATH: &str = "/admin/clock";
 
 impl Access {

@@ -1,4 +1,4 @@
-//! carbonapi's protobuf messages. Responses are encoded by hand because series are streamed; requests are
+//! carbonapi's protobuf messages. Responses are encoded without a library because series are streamed; requests are
 //! decoded by `prost`.
 
 use plumbago_render::{Points, TimeRange, TimeSeries};
@@ -86,7 +86,7 @@ pub(crate) struct CapabilityResponse {
 
 /// Wire type of a variable-length integer.
 const VARINT: u32 = 0;
-/// Bytes of a double.
+/// The number of bytes of a double.
 const FIXED64: usize = 8;
 /// Wire type of a field that begins with its length.
 const LENGTH: u32 = 2;
@@ -204,11 +204,11 @@ impl SeriesFormat for Protobuf {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// The result of one query, which is encoded as a `GlobResponse`.
+/// The result of one query, encoded as a `GlobResponse`.
 #[derive(Debug)]
 pub(crate) struct Globbed {
     pub(crate) query: String,
-    /// Paths, each with whether it is a metric.
+    /// The paths, each with a flag that says whether it is a metric.
     pub(crate) nodes: Vec<(String, bool)>,
 }
 

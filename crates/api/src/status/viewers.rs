@@ -27,7 +27,7 @@ pub(crate) struct Status {
     access: Access,
     pub(crate) registry: Registry,
     is_open_here: bool,
-    /// In lower case.
+    /// The permitted values of `Host`, in lower case.
     hosts: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Status {
         })
     }
 
-    /// Checks that the client of the request may see the status. Fails with the answer to send.
+    /// Checks that the client of the request may see the status. The error is the answer to send.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Box<Response>> {
         let headers = request.headers();
         if let Some(problem) = of_other_site(request.method(), headers) {

@@ -21,7 +21,7 @@ use tcp::{Section, unknown};
 pub use tcp::{TcpConfig, TcpSections};
 pub use tls::TlsConfig;
 
-/// Keys of `[ingest]` that are not the section of a protocol on TCP.
+/// Keys of `[ingest]` that are not names of sections for protocols on TCP.
 const OTHER_KEYS: [&str; 7] = [
     "udp",
     "fold_empty_components",
@@ -58,7 +58,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UdpConfig {
-    /// Addresses and ports. None switches the listener off. reload: no
+    /// Addresses and ports. An empty list switches the listener off. reload: no
     pub listen: Listen,
     /// Longest line in bytes. A longer one is skipped and counted. reload: no
     #[serde(deserialize_with = "setting::size")]
@@ -116,7 +116,7 @@ impl Config {
         problems.0
     }
 
-    /// The limit of the listener that takes the largest messages, in bytes. Listeners that are off do not count.
+    /// The largest message limit of all listeners that are on, in bytes.
     pub fn largest_message_bytes(&self) -> u64 {
         let open = self.tcp.iter().filter(|(_, section)| !section.listen.is_off());
         open.map(|(_, section)| section.message_bytes_max).max().unwrap_or(0)

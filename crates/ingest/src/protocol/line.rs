@@ -30,7 +30,7 @@ pub(super) fn connect(line_bytes_max: usize, compression: Compression) -> Box<dy
 pub struct Lines {
     /// The start of a line whose end has not arrived yet.
     tail: Vec<u8>,
-    /// In the middle of a line that is too long. The rest of that line is not kept.
+    /// Whether the position is in the middle of a line that is too long. The rest of that line is not kept.
     skipping: bool,
     line_bytes_max: usize,
 }
@@ -145,12 +145,12 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
             Err(Reject::NameControl) => Err(too_many().unwrap_or(Reject::NameControl)),
             outcome => outcome,
         },
-        // With a field too many, the reason "value" would be misleading.
+        // If there is a field too many, the reason "value" would be misleading.
         (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
     }
 }
 
-/// True if the name contains a blank. Blanks in tags do not count where they are allowed.
+/// Whether the name contains a blank. Blanks in tags do not count if they are allowed.
 fn has_blank_field(name: &[u8], blanks_in_tags: bool) -> bool {
     let tags = memchr(b';', name).filter(|_| blanks_in_tags);
     name[..tags.unwrap_or(name.len())].iter().any(|b| is_blank(*b))

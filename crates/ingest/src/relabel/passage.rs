@@ -13,7 +13,7 @@ pub enum Taker {
     Whitelist,
     /// A rewrite rule on arrival.
     Rewrite,
-    /// A rewrite rule under `[post]`, where those come after aggregation.
+    /// A rewrite rule under `[post]`, if those are applied after aggregation.
     Post,
 }
 
@@ -24,7 +24,7 @@ pub struct Step {
     pub taker: Taker,
     /// The file as configured.
     pub file: String,
-    /// Its line, counted from 1; 0 if no line of the whitelist matches the name.
+    /// The line, counted from 1; 0 if no line of the whitelist matches the name.
     pub line: usize,
     /// The line as written, without blanks around it.
     pub rule: String,
@@ -42,7 +42,7 @@ pub struct Passage {
 }
 
 impl Relabel {
-    /// Follows a name as it was received.
+    /// Follows a received name through all steps.
     pub fn explain(&self, name: &str, names: NameOptions) -> Passage {
         let mut steps = Vec::new();
         let stored = self.follow(name, names, &mut steps);
@@ -89,7 +89,8 @@ impl Relabel {
     }
 }
 
-/// The first line of a list whose pattern is found in the name (`true`) or exceeds the step limit (`false`).
+/// The first line of a list whose pattern is found in the name (`true`) or whose pattern exceeds the step
+/// limit (`false`).
 fn taken<'a>(list: &'a List, name: &str) -> Option<(usize, &'a str, bool)> {
     match list.first(name) {
         Ok(line) => line.map(|line| (line.number, line.text.as_str(), true)),

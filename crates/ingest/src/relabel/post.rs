@@ -1,4 +1,4 @@
-//! The rewrite rules under `[post]`, where they apply after aggregation.
+//! The rewrite rules under `[post]`, if they apply after aggregation.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct Post {
 }
 
 impl Post {
-    /// Applies the rules of `rules`.
+    /// Makes the step that applies the rules under `[post]` of `rules`.
     pub fn new(rules: Rules, names: NameOptions, registry: &Registry) -> Self {
         let rejected = Reject::ALL.map(|reason| {
             let labels = [("stage", "post"), ("reason", reason.label())];
@@ -28,8 +28,8 @@ impl Post {
         Self { rules, names, rejected: Arc::new(rejected) }
     }
 
-    /// Rewrites names of received points, which are in normal form. Points whose new name is refused are counted and
-    /// left out. Returns `None` if there are no rules, so that the batch stays as it is.
+    /// Rewrites names of received points, which are in normal form. Points whose new name is refused are
+    /// counted and left out. Returns `None` if there are no rules, so that the batch stays as it is.
     pub fn rewrite(&self, batch: &PointBatch) -> Option<PointBatch> {
         let relabel = self.rules.current();
         (!relabel.post.is_empty()).then(|| self.all(batch, Some(&relabel)))
@@ -41,7 +41,7 @@ impl Post {
         self.all(batch, None)
     }
 
-    /// Points refused here for a reason.
+    /// Number of points that these lists and rules refused for a reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
     }

@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use super::{Passage, Relabel};
 use crate::name::NameOptions;
 
-/// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
+/// The lists and rewrite rules in use. Clones share them: after a reload every listener uses the new
 /// ones from its next batch on.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -36,9 +36,9 @@ pub struct RuleProblem {
     pub setting: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// Its line, counted from 1. 0 if the file could not be read.
+    /// The line, counted from 1. 0 if the file could not be read.
     pub line: usize,
-    /// What is wrong.
+    /// The problem, as text.
     pub message: String,
 }
 
@@ -88,12 +88,12 @@ impl Rules {
         Ok(())
     }
 
-    /// What the lists and rules in force do with a name as it was received.
+    /// How the lists and rules in use change a name as it was received.
     pub fn explain(&self, name: &str, names: NameOptions) -> Passage {
         self.current().explain(name, names)
     }
 
-    /// The lists and rules in force.
+    /// The lists and rules in use.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
         self.current.load()
     }

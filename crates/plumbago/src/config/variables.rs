@@ -1,5 +1,5 @@
-//! Finds environment variables that look like settings but are not: `PLUMBAGO_API_LISTEN`, with one underscore, sets
-//! nothing, and nobody would notice.
+//! Finds environment variables that look like settings but are not: `PLUMBAGO_API_LISTEN`, with one
+//! underscore, sets nothing, which would otherwise go unnoticed.
 
 use super::layers::Environment;
 use super::problem::{Place, Problems};

@@ -59,7 +59,7 @@ impl Tester {
         }
     }
 
-    /// The context in which verbs would run if these rules were in effect.
+    /// The context for verbs as if these rules were in effect.
     fn work_by(&self, rules: &Arc<StorageRules>) -> Work {
         let histories = EngineHistories {
             engine: self.engine.clone(),
@@ -144,8 +144,8 @@ pub(super) fn failed(error: VerbError) -> AdminError {
     }
 }
 
-/// Compiles the texts of rules. For a missing text, that of the rules in effect is taken. Fails with all errors;
-/// otherwise returns the warnings.
+/// Compiles the texts of rules. If a text is missing, that of the rules in effect is used. Fails with all
+/// errors; otherwise returns the warnings.
 fn parsed(
     texts: &RuleTexts,
     in_force: &StorageRules,
@@ -277,7 +277,7 @@ fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
 /// The command that gives just this metric the settings of the rules.
 fn command(name: &str) -> String {
     let quoted = format!("'{}'", name.replace('\'', r"'\''"));
-    // As a glob this name would mean other metrics, or be invalid.
+    // As a glob, this name would select other metrics, or be invalid.
     if name.contains(';') || name.starts_with('-') || has_glob(name) {
         return format!("printf '%s\\n' {quoted} | plumbago rules apply --names -");
     }

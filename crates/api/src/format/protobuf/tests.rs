@@ -1,4 +1,4 @@
-//! Decodes the messages of the handwritten encoder with `prost`.
+//! Checks the handwritten encoder by decoding its messages with `prost`.
 
 use std::sync::Arc;
 
