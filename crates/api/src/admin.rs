@@ -1,6 +1,6 @@
 //! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
-pub(crate) mod access;
+mod access;
 pub(crate) mod guard;
 mod jobs;
 
@@ -20,12 +20,12 @@ use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::admin::access::{Access, CLOCK_PATH};
+use crate::access::{Access, AdminSecret};
 use crate::config::AdminConfig;
 use crate::error::{AdminError, missing, plain};
 use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
-pub use access::AdminSecret;
+use self::access::CLOCK_PATH;
 
 /// How long a peer may take to send its request.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);

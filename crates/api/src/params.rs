@@ -5,9 +5,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 
+use crate::carbonapi::Version;
 use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
-use crate::format::protobuf::Version;
 
 /// Maximum number of parameters of a request. Real clients send far fewer.
 const PAIRS_MAX: usize = 10_000;

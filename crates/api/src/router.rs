@@ -18,9 +18,10 @@ use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
-use crate::handler::{self, Page, Protocol};
+use crate::handler::{self, Page};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
+use crate::protocol::Protocol;
 use crate::state::{Api, Handles};
 use crate::users::{self, Gate, LiveUsers};
 

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::access::Access;
+use crate::access::Access;
 use crate::admin::{AdminHandles, admin_router};
 use crate::client::Client;
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};

@@ -17,13 +17,12 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
-use crate::handler::Status;
 use crate::limits::LiveLimits;
 use crate::memory::{Account, Pool};
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
 use crate::points::PointWriter;
-use crate::status::StatusHandles;
+use crate::status::{Status, StatusHandles};
 use crate::tagging::Tagging;
 use crate::users::LiveUsers;
 

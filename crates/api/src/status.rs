@@ -1,4 +1,7 @@
 //! What the process offers to the API's port for the status page: its status, a test of the rules, and its costs.
+//! Who may see them is decided in `viewers`.
+
+mod viewers;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,8 +11,10 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::admin::AdminSecret;
+use crate::access::AdminSecret;
 use crate::error::AdminError;
+
+pub(crate) use viewers::Status;
 
 /// Supplies the status of the process.
 #[async_trait]

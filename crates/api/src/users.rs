@@ -21,9 +21,9 @@ use hyper::{Method, StatusCode};
 use plumbago_telemetry::{Counter, Registry, Throttle};
 use tokio::sync::Semaphore;
 
-use crate::admin::access::Access;
+use crate::access::Access;
 use crate::error::ApiError;
-use crate::handler::error_of_path;
+use crate::protocol::error_of_path;
 
 pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;

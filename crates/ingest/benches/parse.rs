@@ -119,7 +119,7 @@ fn parse(c: &mut Criterion) {
     for (name, bytes) in compressed(&plain).iter().chain([&("line/auto", plain.clone())]) {
         println!("{name}: {} bytes for {}", bytes.len(), plain.len());
         group.bench_function(*name, |b| {
-            let mut protocol = Stream::new(16 << 10, Compression::Auto);
+            let mut protocol = Stream::new(Lines::new(16 << 10), Compression::Auto);
             let mut intake = Intake::for_bytes(plain.len());
             b.iter(|| run(&mut protocol, bytes, &context, &mut intake));
         });

@@ -22,9 +22,9 @@ pub fn line(data: &[u8]) {
 pub fn compressed(data: &[u8]) {
     for compression in [Compression::Auto, Compression::Snappy] {
         if data.len() < 4096 {
-            streams(data, || Stream::new(64, compression));
+            streams(data, || Stream::new(Lines::new(64), compression));
         } else {
-            points(&[data], Stream::new(64, compression));
+            points(&[data], Stream::new(Lines::new(64), compression));
         }
     }
 }

@@ -219,7 +219,7 @@ impl Handle {
     /// # Errors
     /// All problems. Files with a problem stay as they were; the others are reloaded.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
-        let rules = self.rules.reload(config).err();
+        let rules = self.rules.reload(config.rule_files()).err();
         let reload = |(listener, one): &(Listener, Arc<Certificates>)| {
             let section = config.tcp.get(listener.label())?;
             Some((*listener, one.reload(&section.tls.files()).err()?))

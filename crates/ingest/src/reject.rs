@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use plumbago_kairosdb::point::Reason;
 use plumbago_model::NameError;
 
 /// Longest sample, in bytes as received.
@@ -227,6 +228,21 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
         text.push_str(" bytes)");
     }
     text
+}
+
+/// The reason under which a refusal by the parsers of `plumbago_kairosdb` is counted.
+pub(crate) fn reject_of(reason: Reason) -> Reject {
+    match reason {
+        Reason::Body => Reject::Frame,
+        Reason::Item => Reject::Item,
+        Reason::NameEmpty => Reject::NameEmpty,
+        Reason::NameTooLong => Reject::NameTooLong,
+        Reason::Tags => Reject::Tags,
+        Reason::Timestamp => Reject::Timestamp,
+        Reason::Future => Reject::Future,
+        Reason::Value => Reject::Value,
+        Reason::Nan => Reject::Nan,
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::listener::Shared;
-use crate::name::with_series;
 use crate::protocol::{BATCH_BYTES, Intake, Losses};
-use crate::reject::Reject;
+use crate::reject::{Reject, reject_of};
+use crate::relabel::with_stored_series;
 use crate::stats::{Listener, ListenerStats};
 
 /// How long a request waits for its turn, while batches of other requests go to the engine.
@@ -131,7 +131,7 @@ impl Writes {
                 name.clear();
                 let received = points.name(point.series).as_bytes();
                 let keep = |clean: &[u8]| name.extend_from_slice(clean);
-                outcome = with_series(received, context.names, context.relabel, keep);
+                outcome = with_stored_series(received, context.names, context.relabel, keep);
             }
             match outcome {
                 Ok(()) => intake.points.push_utf8(&name, point.timestamp, point.value),
@@ -155,20 +155,5 @@ fn refusals(points: &Points, intake: &mut Intake) {
         let text = points.refused().iter().find(|refused| refused.reason == reason);
         let text = text.map_or("", |refused| refused.text.as_str());
         intake.tally.reject_many(reject_of(reason), count, text.as_bytes());
-    }
-}
-
-/// The reason under which a refusal is counted.
-pub(crate) fn reject_of(reason: Reason) -> Reject {
-    match reason {
-        Reason::Body => Reject::Frame,
-        Reason::Item => Reject::Item,
-        Reason::NameEmpty => Reject::NameEmpty,
-        Reason::NameTooLong => Reject::NameTooLong,
-        Reason::Tags => Reject::Tags,
-        Reason::Timestamp => Reject::Timestamp,
-        Reason::Future => Reject::Future,
-        Reason::Value => Reject::Value,
-        Reason::Nan => Reject::Nan,
     }
 }

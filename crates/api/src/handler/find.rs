@@ -10,9 +10,10 @@ use plumbago_index::Node;
 
 use super::{render_params, search};
 use crate::activity::FindRange;
+use crate::carbonapi::Version;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::json::{list, push_string};
-use crate::format::protobuf::{self, Globbed, MultiGlobRequest, Version};
+use crate::format::protobuf::{self, Globbed, MultiGlobRequest};
 use crate::format::wrap::{self, Wrapping};
 use crate::format::{msgpack, pickle};
 use crate::params::Params;

@@ -1,7 +1,7 @@
 //! Selects the response format of `/render`.
 
+use crate::carbonapi::Version;
 use crate::error::{ApiError, quoted};
-use crate::format::protobuf::Version;
 use crate::params::Params;
 
 /// A response format of `/render`.

@@ -14,7 +14,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::name::NameOptions;
 use crate::protocol::{MessageLimit, TcpProtocol};
-use crate::relabel::Rules;
+use crate::relabel::{RuleFiles, Rules};
 
 pub use listen::Listen;
 use tcp::{Section, unknown};
@@ -110,7 +110,7 @@ impl Config {
                     .into(),
             );
         }
-        if let Err(error) = Rules::load(self) {
+        if let Err(error) = Rules::load(self.rule_files()) {
             problems.0.extend(error.0.iter().map(|problem| format!("ingest.{}: {problem}", problem.setting)));
         }
         problems.0
@@ -122,8 +122,18 @@ impl Config {
         open.map(|(_, section)| section.message_bytes_max).max().unwrap_or(0)
     }
 
-    pub(crate) fn names(&self) -> NameOptions {
+    /// How names are normalised.
+    pub fn names(&self) -> NameOptions {
         NameOptions { fold_empty_components: self.fold_empty_components, blanks_in_tags: self.blanks_in_tags }
+    }
+
+    /// The files of the lists and rewrite rules.
+    pub fn rule_files(&self) -> RuleFiles<'_> {
+        RuleFiles {
+            blacklist: &self.blacklist,
+            whitelist: &self.whitelist,
+            rewrite_rules: &self.rewrite_rules,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use memchr::{memchr, memrchr};
 
-use super::compressed::{Compression, Stream};
+use super::compressed::Stream;
+use super::compression::Compression;
 use super::number;
 use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 use crate::reject::Reject;
@@ -17,9 +18,10 @@ pub const TCP: TcpProtocol = TcpProtocol {
 };
 
 pub(super) fn connect(line_bytes_max: usize, compression: Compression) -> Box<dyn Protocol> {
+    let lines = Lines::new(line_bytes_max);
     match compression {
-        Compression::None => Box::new(Lines::new(line_bytes_max)),
-        _ => Box::new(Stream::new(line_bytes_max, compression)),
+        Compression::None => Box::new(lines),
+        _ => Box::new(Stream::new(lines, compression)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`Intake`]. The points do not depend on how the bytes are divided into chunks.
 
 mod compressed;
+mod compression;
 mod emit;
 mod frame;
 pub mod line;
@@ -15,7 +16,8 @@ pub mod post;
 pub mod protobuf;
 
 pub(crate) use compressed::Gzip;
-pub use compressed::{Compression, Stream};
+pub use compressed::Stream;
+pub use compression::Compression;
 pub use frame::{Cursor, Decode, Framed};
 pub(crate) use parser::BATCH_BYTES;
 pub use parser::{Context, Intake, Losses, MessageLimit, Protocol, Step, Talk, TcpProtocol};

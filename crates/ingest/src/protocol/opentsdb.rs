@@ -5,10 +5,9 @@ use memchr::memchr;
 use plumbago_kairosdb::VERSION;
 use plumbago_kairosdb::opentsdb::{Line, LineFault, Lines, Put};
 
-use super::compressed::Compression;
+use super::compression::Compression;
 use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
-use crate::reject::Reject;
-use crate::writes::reject_of;
+use crate::reject::{Reject, reject_of};
 
 /// Lines and requests on one port. Off by default; the customary port is 4242.
 pub const TCP: TcpProtocol = TcpProtocol {

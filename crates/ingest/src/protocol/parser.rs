@@ -2,10 +2,10 @@
 
 use plumbago_model::PointBatch;
 
-use super::compressed::Compression;
-use crate::name::{NameOptions, with_clean, with_series};
+use super::compression::Compression;
+use crate::name::NameOptions;
 use crate::reject::{Reject, Tally};
-use crate::relabel::Relabel;
+use crate::relabel::{Relabel, with_stored, with_stored_series};
 
 /// A protocol that is spoken over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +134,7 @@ impl Intake {
             return Err(Reject::Nan);
         }
         let push = |name: &[u8]| self.points.push_utf8(name, timestamp, value);
-        with_series(name.as_bytes(), context.names, context.relabel, push)
+        with_stored_series(name.as_bytes(), context.names, context.relabel, push)
     }
 
     /// Adds a point unless its name or value is refused.
@@ -149,7 +149,9 @@ impl Intake {
         if value.is_nan() {
             return Err(Reject::Nan);
         }
-        with_clean(name, context.names, context.relabel, |name| self.points.push_utf8(name, timestamp, value))
+        with_stored(name, context.names, context.relabel, |name| {
+            self.points.push_utf8(name, timestamp, value)
+        })
     }
 }
 

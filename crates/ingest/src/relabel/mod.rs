@@ -7,6 +7,7 @@
 mod list;
 mod passage;
 mod post;
+mod received;
 mod rewrite;
 mod rules;
 #[cfg(test)]
@@ -20,7 +21,8 @@ use rewrite::Rewrites;
 
 pub use passage::{Passage, Step, Taker};
 pub use post::Post;
-pub use rules::{RuleProblem, Rules, RulesError};
+pub(crate) use received::{with_stored, with_stored_series};
+pub use rules::{RuleFiles, RuleProblem, Rules, RulesError};
 
 /// The lists and rules, as read at one time.
 #[derive(Debug, Default)]

@@ -178,16 +178,16 @@ mod tests {
             ..Config::default()
         };
         for (rules, taker) in [
-            (Rules::load(&config).unwrap(), Taker::Rewrite),
-            (Rules::load_post_later(&config).unwrap(), Taker::Post),
+            (Rules::load(config.rule_files()).unwrap(), Taker::Rewrite),
+            (Rules::load_post_later(config.rule_files()).unwrap(), Taker::Post),
         ] {
-            let passage = rules.explain("b.c", &config);
+            let passage = rules.explain("b.c", config.names());
             let step = |taker: Taker, line: usize, name: &str| (taker, line, some(name));
             let found: Vec<_> = passage.steps.iter().map(|s| (s.taker, s.line, s.name.clone())).collect();
             assert_eq!(found, [step(Taker::Rewrite, 4, "a.c"), step(taker, 2, "b.c")]);
             assert!(passage.steps.iter().all(|step| step.file == config.rewrite_rules), "{passage:?}");
             assert_eq!(passage.stored.as_deref(), Ok("b.c"));
-            assert_eq!(rules.explain("no", &config).steps[0].file, config.blacklist);
+            assert_eq!(rules.explain("no", config.names()).steps[0].file, config.blacklist);
         }
     }
 }

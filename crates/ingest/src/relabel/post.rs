@@ -6,7 +6,6 @@ use plumbago_model::PointBatch;
 use plumbago_telemetry::{Counter, Registry};
 
 use super::{Relabel, Rules};
-use crate::config::Config;
 use crate::name::{NameOptions, finish};
 use crate::reject::Reject;
 
@@ -20,13 +19,13 @@ pub struct Post {
 
 impl Post {
     /// Makes the step that applies the rules under `[post]` of `rules`.
-    pub fn new(rules: Rules, config: &Config, registry: &Registry) -> Self {
+    pub fn new(rules: Rules, names: NameOptions, registry: &Registry) -> Self {
         let rejected = Reject::ALL.map(|reason| {
             let labels = [("stage", "post"), ("reason", reason.label())];
             let help = "points that were refused, by the stage that refused them and the reason";
             registry.counter("plumbago_rejected_points_total", help, &labels)
         });
-        Self { rules, names: config.names(), rejected: Arc::new(rejected) }
+        Self { rules, names, rejected: Arc::new(rejected) }
     }
 
     /// Rewrites names of received points, which are in normal form. Points whose new name is refused are

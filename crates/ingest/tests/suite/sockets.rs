@@ -263,7 +263,7 @@ async fn an_address_in_use_is_reported() {
     let mut config = config();
     section(&mut config, "pickle").listen = daemon.line().to_string().into();
     let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
-    let rules = Rules::load(&config).unwrap();
+    let rules = Rules::load(config.rule_files()).unwrap();
     let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
     assert!(error.starts_with(&format!("ingest.pickle.listen: cannot bind {}", daemon.line())), "{error}");
     assert!(error.contains("stop the program that uses it"), "{error}");
@@ -338,7 +338,7 @@ async fn each_address_in_use_is_reported_by_its_own_text() {
     let mut config = config();
     section(&mut config, "line").listen = format!("127.0.0.1:0, {}", daemon.line()).into();
     let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
-    let rules = Rules::load(&config).unwrap();
+    let rules = Rules::load(config.rule_files()).unwrap();
     let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
     assert!(error.starts_with(&format!("ingest.line.listen: cannot bind {}", daemon.line())), "{error}");
     daemon.stop().await;

@@ -31,9 +31,13 @@ pub(super) struct Running {
 /// Reads the rewrite rules, and opens aggregation. From now on points are accepted.
 pub(super) fn open(config: &Config, core: &Core) -> Result<(Rules, Option<Stage>), Failure> {
     if config.aggregation.is_off() {
-        return Ok((Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?, None));
+        return Ok((
+            Rules::load(config.ingest.rule_files()).map_err(|e| Failure::new(Exit::Config, e))?,
+            None,
+        ));
     }
-    let rules = Rules::load_post_later(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
+    let rules =
+        Rules::load_post_later(config.ingest.rule_files()).map_err(|e| Failure::new(Exit::Config, e))?;
     let parts = AggregationParts {
         dir: &config.aggregation_dir(),
         journal: &config.journal,
@@ -41,7 +45,7 @@ pub(super) fn open(config: &Config, core: &Core) -> Result<(Rules, Option<Stage>
         registry: &core.registry,
     };
     let aggregation = Aggregation::open(&config.aggregation, parts).map_err(failure)?;
-    let post = Post::new(rules.clone(), &config.ingest, &core.registry);
+    let post = Post::new(rules.clone(), config.ingest.names(), &core.registry);
     Ok((rules, Some(Stage { aggregation, post })))
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Tester {
     rules: rules::Live,
     /// The lists and rewrite rules.
     names: plumbago_ingest::Rules,
-    ingest: Arc<plumbago_ingest::Config>,
+    name_options: plumbago_ingest::NameOptions,
     /// Trials run one at a time: each may compile large rules.
     turn: Semaphore,
 }
@@ -54,7 +54,7 @@ impl Tester {
             answers: core.answers.clone(),
             rules: core.rules.clone(),
             names,
-            ingest: Arc::new(config.ingest.clone()),
+            name_options: config.ingest.names(),
             turn: Semaphore::new(1),
         }
     }
@@ -97,10 +97,10 @@ impl RuleTester for Tester {
     }
 
     async fn explain(&self, name: &str) -> Result<Value, AdminError> {
-        let (names, ingest, received) = (self.names.clone(), Arc::clone(&self.ingest), name.to_owned());
+        let (names, options, received) = (self.names.clone(), self.name_options, name.to_owned());
         let (rules, files) = (self.rules.load(), self.rules.files());
         let (mut answer, metric) = aside(move || {
-            let passage = names.explain(&received, &ingest);
+            let passage = names.explain(&received, options);
             let metric = metric_of(&received, &passage);
             let mut answer = json!({"received": received, "passage": passed(&passage)});
             let config = metric.as_deref().map(|metric| {

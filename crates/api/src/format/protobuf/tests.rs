@@ -150,11 +150,3 @@ fn globs_are_read_back() {
     assert_eq!((&*many[1].name, many[1].matches.len()), ("none", 0));
     assert!(one.matches[0].is_leaf && !one.matches[1].is_leaf && one.matches[1].path == "a.c");
 }
-
-#[test]
-fn names_of_formats() {
-    assert_eq!(Version::named("protobuf"), Some(Version::V2));
-    assert_eq!(Version::named("carbonapi_v2_pb"), Some(Version::V2));
-    assert_eq!(Version::named("carbonapi_v3_pb"), Some(Version::V3));
-    assert_eq!(Version::named("json"), None);
-}

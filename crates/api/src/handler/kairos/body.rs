@@ -14,11 +14,11 @@ use plumbago_kairosdb::point::Points;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::shape::Failure;
 use crate::blocking::on_thread;
 use crate::error::{ApiError, beyond};
 use crate::params;
 use crate::points::BodyFault;
+use crate::protocol::Failure;
 use crate::state::Api;
 
 /// A body up to this size needs no share of the memory, and is parsed on the thread that read it.

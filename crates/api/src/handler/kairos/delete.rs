@@ -10,8 +10,8 @@ use percent_encoding::percent_decode_str;
 use plumbago_kairosdb::kairos::{Metric, Query};
 
 use super::read::{names_of, parse};
-use super::shape::{Failure, Protocol};
 use crate::params;
+use crate::protocol::{Failure, Protocol};
 use crate::state::Api;
 
 /// A query that starts at this time or earlier means all time, because clients send 0 or 1.

@@ -12,11 +12,11 @@ use plumbago_store::KnownSlots;
 use serde_json::{Value, json};
 
 use super::reading::{self, Reading, add_untagged, expression, find};
-use super::shape::{Failure, Protocol, json_text};
 use crate::blocking::on_thread;
 use crate::error::beyond;
 use crate::handler::tag_search;
 use crate::params::{self, query_value};
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
 /// Maximum number of points that the aggregator `gaps` may add.

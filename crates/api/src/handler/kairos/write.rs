@@ -10,7 +10,7 @@ use plumbago_kairosdb::{kairos, opentsdb};
 use serde_json::{Value, json};
 
 use super::body;
-use super::shape::{Failure, Protocol, json_text};
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
 /// Answers KairosDB's `/api/v1/datapoints`. 204 means that a kill of the process cannot lose the points.

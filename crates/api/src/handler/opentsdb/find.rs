@@ -10,8 +10,8 @@ use plumbago_kairosdb::opentsdb::{Lookup, Sub};
 
 use crate::error::ApiError;
 use crate::handler::kairos::reading::{add_untagged, expression, find};
-use crate::handler::kairos::shape::Failure;
 use crate::handler::tag_search;
+use crate::protocol::Failure;
 use crate::state::Api;
 
 /// The names of the series that a sub-query selects, sorted.

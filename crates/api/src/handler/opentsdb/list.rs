@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::find;
 use crate::error::quoted;
 use crate::handler::kairos::body;
-use crate::handler::kairos::shape::{Failure, Protocol, json_text};
 use crate::handler::tag_search;
 use crate::params::query_value;
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
 /// The version that is reported to clients. Grafana chooses features by it.

@@ -14,7 +14,7 @@ use crate::blocking::on_thread;
 use crate::error::beyond;
 use crate::handler::kairos::body;
 use crate::handler::kairos::reading::{self, Reading};
-use crate::handler::kairos::shape::{Failure, Protocol};
+use crate::protocol::{Failure, Protocol};
 use crate::state::Api;
 
 /// Maximum number of buckets that fill policies may make in a request.

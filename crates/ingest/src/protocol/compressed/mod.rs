@@ -1,4 +1,4 @@
-//! Lines in a compressed stream, as carbon-c-relay sends them.
+//! The lines of a compressed stream, as carbon-c-relay sends them. They are parsed by another protocol.
 //!
 //! The first bytes of a connection say how it is compressed: [`Compression`]. The decoders are push parsers.
 //! They take the bytes that have arrived, and their content is parsed at once, so a point is accepted as soon
@@ -14,9 +14,7 @@ mod tests;
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use serde::Deserialize;
-
-use super::line::Lines;
+use super::compression::Compression;
 use super::parser::{Context, Intake, Protocol, Step};
 use crate::reject::Reject;
 pub(crate) use gzip::Gzip;
@@ -36,19 +34,6 @@ thread_local! {
     /// Decompressed bytes on their way to the line parser, one buffer for all connections of a thread. It
     /// grows to the size of the largest block so far, at most 4 MiB.
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How the stream of a sender may be compressed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// Lines, or a stream of gzip, LZ4 frames or framed snappy. The first bytes show which it is.
-    #[default]
-    Auto,
-    /// Lines only.
-    None,
-    /// Snappy only: framed, or the bare blocks of carbon-c-relay. Bare blocks cannot be distinguished from lines.
-    Snappy,
 }
 
 /// The progress of a decoder.
@@ -103,8 +88,9 @@ pub(crate) trait Unpack: Send {
 }
 
 /// A stream of lines that may be compressed.
-pub struct Stream {
-    lines: Lines,
+pub struct Stream<P> {
+    /// Parses the lines.
+    lines: P,
     state: State,
     /// The bytes that were received but not decoded yet.
     tail: Vec<u8>,
@@ -124,11 +110,11 @@ enum State {
     Broken,
 }
 
-impl Stream {
-    /// A stream of lines of at most `line_bytes_max` bytes.
-    pub fn new(line_bytes_max: usize, compression: Compression) -> Self {
+impl<P: Protocol> Stream<P> {
+    /// A stream of lines for the parser `lines`.
+    pub fn new(lines: P, compression: Compression) -> Self {
         Self {
-            lines: Lines::new(line_bytes_max),
+            lines,
             state: State::New(compression),
             tail: Vec::new(),
             block: Vec::new(),
@@ -229,7 +215,7 @@ impl Stream {
     }
 }
 
-impl Protocol for Stream {
+impl<P: Protocol> Protocol for Stream<P> {
     fn feed(&mut self, chunk: &[u8], context: &Context<'_>, intake: &mut Intake) -> Step {
         match self.state {
             State::Plain => self.lines.feed(chunk, context, intake),

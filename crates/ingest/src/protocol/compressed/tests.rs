@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::name::NameOptions;
+use crate::protocol::line::Lines;
 
 const NOW: u32 = 1_700_000_000;
 
@@ -59,7 +60,7 @@ fn read<'a>(protocol: &mut dyn Protocol, chunks: impl IntoIterator<Item = &'a [u
 }
 
 fn stream(bytes: &[u8], compression: Compression) -> Outcome {
-    read(&mut Stream::new(4096, compression), [bytes])
+    read(&mut Stream::new(Lines::new(4096), compression), [bytes])
 }
 
 fn plain(bytes: &[u8]) -> Outcome {
@@ -190,7 +191,7 @@ fn a_flush_is_seen_at_once() {
         if name.contains("linked") || name.contains("members") {
             continue;
         }
-        let (mut protocol, mut intake) = (Stream::new(4096, compression), Intake::default());
+        let (mut protocol, mut intake) = (Stream::new(Lines::new(4096), compression), Intake::default());
         let bytes = pack(b"a.b 1 1700000000\nc 2 1700000000\nd 3 17");
         assert_eq!(protocol.feed(&bytes, &context, &mut intake), Step::Read);
         assert_eq!(intake.points.len(), 2, "{name}");
@@ -274,7 +275,7 @@ fn bombs_are_refused() {
     gzip.write_all(&zeros).unwrap();
     let gzip = gzip.finish().unwrap();
     for bytes in [gzip, lz4_large(&zeros)] {
-        let mut protocol = Stream::new(4096, Compression::Auto);
+        let mut protocol = Stream::new(Lines::new(4096), Compression::Auto);
         let outcome = read(&mut protocol, bytes.chunks(256 << 10));
         assert_eq!(outcome.refused, [(Reject::LineTooLong, 1), (Reject::Amplified, 1)]);
         assert!(outcome.is_closed && protocol.held_bytes() < 64 << 10, "{}", protocol.held_bytes());
@@ -295,7 +296,7 @@ fn hostile_headers_take_no_memory() {
         b"\x1f\x8b\x07",
         b"\x1f\x8b\x08\xe0",
     ] {
-        let mut protocol = Stream::new(4096, Compression::Auto);
+        let mut protocol = Stream::new(Lines::new(4096), Compression::Auto);
         let outcome = read(&mut protocol, [bytes]);
         assert_eq!(outcome.refused, [(Reject::Damaged, 1)], "{bytes:x?}");
         assert!(outcome.is_closed && protocol.held_bytes() < 1024);
@@ -314,7 +315,7 @@ proptest! {
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let chunks = cuts.windows(2).map(|ends| &bytes[ends[0]..ends[1]]);
-        let outcome = read(&mut Stream::new(4096, compression), chunks);
+        let outcome = read(&mut Stream::new(Lines::new(4096), compression), chunks);
         prop_assert!(outcome == stream(&bytes, compression));
         prop_assert_eq!(outcome.points, plain(&lines(count)).points);
     }
@@ -322,7 +323,7 @@ proptest! {
     #[test]
     fn single_bytes_do_not_matter(form in 0..FORMS.len(), count in 0usize..30) {
         let bytes = packed(form, &lines(count));
-        let outcome = read(&mut Stream::new(4096, FORMS[form].2), bytes.chunks(1));
+        let outcome = read(&mut Stream::new(Lines::new(4096), FORMS[form].2), bytes.chunks(1));
         prop_assert_eq!(outcome, plain(&lines(count)));
     }
 

@@ -126,7 +126,7 @@ impl Daemon {
         let clock = Arc::new(ManualClock::at(i64::from(NOW)));
         let registry = Registry::new();
         assert_eq!(config.problems(), Vec::<String>::new());
-        let rules = Rules::load(config).unwrap();
+        let rules = Rules::load(config.rule_files()).unwrap();
         let ingest =
             Ingest::bind(config, rules, Arc::clone(&sink) as _, Arc::clone(&clock) as _, &registry).unwrap();
         let (addresses, handle, stop) =

@@ -1,4 +1,4 @@
-//! The errors of the two protocols.
+//! KairosDB's and OpenTSDB's protocols: which of them a path speaks, and the form of their answers and errors.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
