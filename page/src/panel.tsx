@@ -9,6 +9,7 @@ import { Editor } from "./editor";
 import { marks, said } from "./events";
 import { Explain } from "./explain";
 import { Fetcher } from "./fetcher";
+import { focusSoon } from "./focus";
 import { Legend } from "./legend";
 import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
@@ -67,7 +68,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       isLoading.value = false;
       if ("answer" in outcome) {
         answer.value = outcome.answer;
-        answered.value = { key: `${view.peek().from} ${view.peek().until} ${view.peek().tz}`, from: outcome.answer.from, until: outcome.answer.until };
+        answered.value = { key: `${outcome.view.from} ${outcome.view.until} ${outcome.view.tz}`, from: outcome.answer.from, until: outcome.answer.until };
         problem.value = null;
       } else {
         problem.value = { refusal: outcome.problem, retryIn: outcome.retryIn };
@@ -135,16 +136,10 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   return (
     <section class={`panel${isCurrent ? " current" : ""}`} aria-label={`Panel ${place + 1} ${visible(panel.title)}`} onFocusCapture={() => (current.value = place)} onPointerDown={() => (current.value = place)}>
       <header>
-        <input
-          class="title"
-          aria-label={`Title of panel ${place + 1}`}
-          placeholder={`Panel ${place + 1}`}
-          value={panel.title}
-          onChange={(event) => setPanel(place, { ...panel, title: event.currentTarget.value })}
-        />
+        <Title text={panel.title} number={place + 1} set={(title) => setPanel(place, { ...panel, title })} />
         <span class="state" role="status">{isLoading.value && found === null ? "loading…" : ""}</span>
         <Options panel={panel} place={place} table={isTable} toTable={() => setOption(place, "table", isTable ? "" : "1")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
-        <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
+        <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={(event) => remove(place, event.currentTarget)}>×</button>
       </header>
       <Unseen text={panel.title} />
       <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
@@ -177,6 +172,32 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       )}
     </section>
   );
+}
+
+/** The title of a panel. What is typed stays when the panel is drawn again. */
+function Title({ text, number, set }: { text: string; number: number; set: (text: string) => void }) {
+  const typed = useSignal(text);
+  useEffect(() => {
+    typed.value = text;
+  }, [text]);
+  return (
+    <input
+      class="title"
+      aria-label={`Title of panel ${number}`}
+      placeholder={`Panel ${number}`}
+      value={typed.value}
+      onInput={(event) => (typed.value = event.currentTarget.value)}
+      onChange={() => typed.value !== text && set(typed.value)}
+    />
+  );
+}
+
+/** Removes a panel. The focus goes to the next one. */
+function remove(place: number, button: HTMLElement): void {
+  const graphs = button.closest(".graphs");
+  removePanel(place);
+  const buttons = () => [...(graphs?.querySelectorAll<HTMLElement>("[aria-label^='Remove panel']") ?? [])];
+  focusSoon(() => buttons()[Math.min(place, buttons().length - 1)] ?? graphs?.querySelector<HTMLElement>(".more button"));
 }
 
 function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | null }) {

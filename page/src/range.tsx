@@ -1,7 +1,7 @@
 // The time range, the time zone, and whether the page is live.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
@@ -19,6 +19,11 @@ const ZONES = ["", "UTC", "Europe/London", "Europe/Berlin", "America/New_York", 
 export function Range() {
   const { from, until, tz } = view.value;
   const isOpen = useSignal(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  const close = () => {
+    isOpen.value = false;
+    opener.current?.focus();
+  };
   const typedFrom = useSignal(from);
   const typedUntil = useSignal(until);
   useEffect(() => {
@@ -45,9 +50,9 @@ export function Range() {
     setRange(String(Math.round(begin - half)), String(Math.round(end + half)));
   };
   return (
-    <div class="range">
+    <div class="range" onKeyDown={(event) => event.key === "Escape" && isOpen.value && close()}>
       <button type="button" class="icon" aria-label="Earlier" title="Earlier" onClick={() => pan(-1)}>‹</button>
-      <button type="button" class="when" aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
+      <button type="button" class="when" ref={opener} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
         {known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`}
       </button>
       <button type="button" class="icon" aria-label="Later" title="Later" onClick={() => pan(1)}>›</button>
@@ -63,16 +68,15 @@ export function Range() {
       {isOpen.value && (
         <div class="popup" role="dialog" aria-label="Time range">
         <form
-          onKeyDown={(event) => event.key === "Escape" && (isOpen.value = false)}
           onSubmit={(event) => {
             event.preventDefault();
             setRange(typedFrom.value.trim() || DEFAULT_FROM, typedUntil.value.trim() || DEFAULT_UNTIL);
-            isOpen.value = false;
+            close();
           }}
         >
           <div class="quick">
             {RANGES.map(([name, begin]) => (
-              <button type="button" key={begin} aria-pressed={known?.[1] === begin} onClick={() => (setRange(begin, DEFAULT_UNTIL), (isOpen.value = false))}>{name}</button>
+              <button type="button" key={begin} aria-pressed={known?.[1] === begin} onClick={() => (setRange(begin, DEFAULT_UNTIL), close())}>{name}</button>
             ))}
           </div>
           <label>From <input value={typedFrom.value} spellcheck={false} onInput={(event) => (typedFrom.value = event.currentTarget.value)} /></label>

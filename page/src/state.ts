@@ -1,6 +1,7 @@
 // The state that all parts of the page share. The view is written to the address, so that it is a link.
 
 import { batch, computed, effect, signal } from "@preact/signals";
+import { Keys } from "./keys";
 import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
 
 export const view = signal<View>(parseView(""));
@@ -30,6 +31,9 @@ const known = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
 /** The time zone that times are shown and read in: the chosen one, or the browser's. "" if it is not known. */
 export const zone = computed(() => view.value.tz || ownZone);
+
+/** Which panel is which. */
+export const panelKeys = new Keys();
 
 /** Whether the time range moves with the clock. */
 export const moves = computed(() => !isAbsolute(view.value.until));
@@ -119,6 +123,7 @@ export function setOptions(place: number, options: [name: string, value: string]
 
 export function removePanel(place: number): void {
   const panels = view.peek().panels.filter((_, at) => at !== place);
+  panelKeys.remove(place);
   batch(() => {
     current.value = Math.max(0, Math.min(current.peek(), panels.length - 1));
     change({ ...view.peek(), panels });

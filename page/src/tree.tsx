@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { changed, root, rowAt, toggle, type Row } from "./names";
 import { count, visible } from "./numbers";
 import { plot } from "./state";
+import { targetOf } from "./targets";
 
 const ROW = 26;
 
@@ -85,8 +86,7 @@ function above(number: number): number {
 /** Plots a metric; a directory opens, or with Shift its metrics are added. */
 function act(row: Row, adds: boolean): void {
   if (row.kind !== "entry") return;
-  if (row.entry.leaf) plot(row.path, adds);
-  else if (adds) plot(`${row.path}.*`, true);
+  if (row.entry.leaf || adds) plot(targetOf(row.path, row.entry.leaf), adds);
   else toggle(row);
 }
 
@@ -123,7 +123,7 @@ function Line({ number, row, chosen, choose }: LineProps) {
         choose(number);
         if (event.target instanceof HTMLInputElement) return;
         if (entry.branch) toggle(row);
-        else plot(path, event.shiftKey);
+        else plot(targetOf(path, true), event.shiftKey);
       }}
     >
       <span class={entry.branch ? "twist" : "twist leaf"} aria-hidden="true">
@@ -144,7 +144,7 @@ function Line({ number, row, chosen, choose }: LineProps) {
       )}
       {entry.branch && <span class="below">{entry.metrics === null ? "many" : count(entry.metrics)}</span>}
       {entry.branch && entry.leaf && (
-        <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(path, event.shiftKey))}>
+        <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(targetOf(path, true), event.shiftKey))}>
           ∿
         </button>
       )}
