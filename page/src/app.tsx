@@ -130,7 +130,7 @@ const KEYS: [keys: string, what: string][] = [
   ["/", "search names"],
   ["Enter, Shift+Enter", "plot what is chosen; add it to the current panel"],
   ["↑ ↓ ← →", "move in the tree, open and close directories"],
-  ["f", "in the tree: filter within the first open directory"],
+  ["f", "in the tree: filter within the open directory"],
   ["Ctrl+Enter", "in a target: run it"],
   ["← →", "on a plot: move the cursor"],
   ["Shift+← →", "on a plot: pan"],

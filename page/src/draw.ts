@@ -5,7 +5,7 @@ import type { Columns } from "./api";
 import { colorOf, faded } from "./colors";
 import { short } from "./numbers";
 import { Raise } from "./raise";
-import { shape, type Shaped } from "./shape";
+import { padded, shape, type Shaped } from "./shape";
 
 /** An event of /events. */
 export interface Mark {
@@ -202,14 +202,6 @@ function zoned(time: number, zone: string): Date {
   } catch {
     return new Date(time * 1000);
   }
-}
-
-function padded(min: number | null, max: number | null, low: number | null, high: number | null): [number, number] {
-  let [from, to] = [min ?? 0, max ?? 1];
-  if (from === to) [from, to] = from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, to) * 1.1];
-  const room = (to - from) * 0.06;
-  const bottom = from >= 0 && from < (to - from) * 0.6 ? 0 : from - room;
-  return [low ?? bottom, high ?? to + room];
 }
 
 /** Whether a series has a value between two gaps, which no line would show. */

@@ -370,3 +370,18 @@ test("escapes outside of strings stay when a target is formatted", () => {
   assert.equal(page.format(target).replace(/\s/g, ""), target.replace(/\s/g, ""));
   assert.equal(page.format(target).split("\n").length, 4);
 });
+
+test("an axis has two ends in order, whatever is asked for", () => {
+  assert.deepEqual(page.padded(2, 10, null, 20), [0, 20]);
+  assert.deepEqual(page.padded(2, 10, 5, 5), page.padded(2, 10, null, null));
+  assert.deepEqual(page.padded(2, 10, 9, -9), page.padded(2, 10, null, null));
+  assert.deepEqual(page.padded(2, 10, null, -5), [-6, -5]);
+  assert.deepEqual(page.padded(2, 10, 50, null), [50, 51]);
+  for (const min of [-7, -1, 0, 3]) {
+    for (const max of [-7, 0, 3]) {
+      if (max < min) continue;
+      const [from, to] = page.padded(min, max, null, null);
+      assert.ok(from < to && from <= min && max <= to, `${min} ${max}: ${from} ${to}`);
+    }
+  }
+});

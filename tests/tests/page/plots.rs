@@ -78,6 +78,20 @@ fn drawing_functions_have_their_effect() {
     browser.check_log(&[]);
 }
 
+/// Ends of the axis that leave no room for values are ignored.
+#[test]
+fn an_axis_without_room_is_drawn() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(
+        &daemon,
+        "#from=-1h&target=servers.web01.cpu.user&yMin=5&yMax=5&panel=B&target=servers.web01.cpu.user&yMax=-5",
+    ));
+    browser.wait("two plots", &format!("{DRAWN} === 2"));
+    browser.wait_text(".legend", "servers.web01.cpu.user");
+    browser.check_log(&[]);
+}
+
 /// Of many series the first 500 are drawn, and the legend says so. It has a filter, and the last, smallest, largest and
 /// mean value of each.
 #[test]
@@ -190,7 +204,7 @@ fn what_is_taken_out_is_the_panel() {
         "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (text) => { window.copied = text; }}})",
     );
     browser.click_button(".out", "Copy as curl");
-    browser.wait("a command", "window.copied?.startsWith(\"curl 'http://127.0.0.1:\") === true");
+    browser.wait("a command", "window.copied?.startsWith(\"curl -g 'http://127.0.0.1:\") === true");
     let names = browser.script(
         "return fetch(window.copied.slice(6, -1)).then((answer) => answer.json()).then((all) => all.map((one) => one.target))",
     );
