@@ -10,7 +10,9 @@ export function useReturn(dialog: RefObject<HTMLElement | null>): void {
     const element = dialog.current;
     return () => {
       const opener = before.current;
-      if (element?.contains(document.activeElement) && opener instanceof HTMLElement) opener.focus();
+      // The dialog may be gone already, and the focus with it.
+      const isLost = document.activeElement === document.body || element?.contains(document.activeElement);
+      if (isLost && opener instanceof HTMLElement) opener.focus();
     };
   }, []);
 }

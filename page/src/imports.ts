@@ -43,7 +43,7 @@ function whatToPaste(address: string): string {
     return "the address of a dashboard of Grafana holds no targets; paste the dashboard's JSON (in Grafana: Share or Export, then JSON, or Settings, JSON model), or a panel's JSON (Inspect, Panel JSON)";
   }
   if (/\/dashboard\b/.test(address)) {
-    const name = /\/dashboard\/(?:load\/|#)?([^/?#]+)/.exec(address)?.[1] ?? "NAME";
+    const name = /\/dashboard(?:\/(?:load\/|#)?|#)([^/?#]+)/.exec(address)?.[1] ?? "NAME";
     return `this page may ask no other host; open /dashboard/load/${name} of that graphite-web and paste what it shows`;
   }
   return "this address holds no target";

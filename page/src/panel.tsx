@@ -15,7 +15,7 @@ import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary, type Shaped } from "./shape";
-import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setRange, showing, spoken, view } from "./state";
+import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setSeconds, showing, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 import { Values } from "./values";
 
@@ -122,7 +122,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       asked,
       drawn: new Drawn(element, asked, {
         follow: (next) => (followed.value = next),
-        range: (begin, end) => setRange(String(Math.floor(begin)), String(Math.max(Math.floor(begin) + 2, Math.ceil(end)))),
+        range: setSeconds,
       }),
     };
   }, [found, key, width.value, dark.value, hidden, marks.value, isTable]);
@@ -299,13 +299,14 @@ function Table({ found, zone, unit }: { found: Columns; zone: string; unit: stri
 function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string, unit: string): void {
   if (!drawn || !found || event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
   const { plot, shaped } = drawn;
-  const [from, until] = [found.from, found.until];
-  const range = (begin: number, end: number) => setRange(String(Math.round(begin)), String(Math.round(end)));
+  // Keys may come faster than answers: a range that they made counts, not that of the answer.
+  const asked = [view.peek().from, view.peek().until];
+  const [from = 0, until = 0] = asked.every((time) => /^\d{5,}$/.test(time)) ? asked.map(Number) : [found.from, found.until];
   const length = until - from;
   const way = event.key === "ArrowLeft" ? -1 : 1;
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
     if (event.shiftKey) {
-      range(from + way * length * 0.25, until + way * length * 0.25);
+      setSeconds(from + way * length * 0.25, until + way * length * 0.25);
     } else {
       const at = plot.cursor.idx ?? (way < 0 ? shaped.times.length : -1);
       const next = Math.max(0, Math.min(shaped.times.length - 1, at + way));
@@ -318,9 +319,9 @@ function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null,
     }
   } else if (event.key === "+" || event.key === "=") {
     const middle = plot.cursor.idx !== null && plot.cursor.idx !== undefined ? (shaped.times[plot.cursor.idx] ?? from) : (from + until) / 2;
-    range(middle - (middle - from) / 2, middle + (until - middle) / 2);
+    setSeconds(middle - (middle - from) / 2, middle + (until - middle) / 2);
   } else if (event.key === "-") {
-    range(from - length / 2, until + length / 2);
+    setSeconds(from - length / 2, until + length / 2);
   } else if (event.key === "Escape") {
     plot.setCursor({ left: -10, top: -10 });
   } else return;

@@ -6,7 +6,7 @@ import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, live, setLive, setRange, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -42,12 +42,12 @@ export function Range() {
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
   const pan = (way: number) => {
     const [begin, end] = seconds(from, until);
-    setRange(String(Math.round(begin + (way * (end - begin)) / 2)), String(Math.round(end + (way * (end - begin)) / 2)));
+    setSeconds(begin + (way * (end - begin)) / 2, end + (way * (end - begin)) / 2);
   };
   const zoomOut = () => {
     const [begin, end] = seconds(from, until);
     const half = (end - begin) / 2;
-    setRange(String(Math.round(begin - half)), String(Math.round(end + half)));
+    setSeconds(begin - half, end + half);
   };
   return (
     <div class="range" onKeyDown={(event) => event.key === "Escape" && isOpen.value && close()}>
@@ -133,5 +133,5 @@ export async function freeze(): Promise<void> {
     }
   }
   const [begin, end] = seconds(from, until);
-  setRange(String(begin), String(end));
+  setSeconds(begin, end);
 }

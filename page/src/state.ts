@@ -99,6 +99,16 @@ export function setRange(from: string, until: string): void {
   change({ ...view.peek(), from, until });
 }
 
+/** The first and the last second that a range may have: 1970-01-02, as smaller numbers could be other words, and the year 3000. */
+const [FIRST, LAST] = [86_400, 32_503_680_000];
+
+/** Shows the range between two moments in seconds, or one of 2 s if they are closer. */
+export function setSeconds(begin: number, end: number): void {
+  const within = (time: number) => Math.max(FIRST, Math.min(LAST, time));
+  const from = within(Math.floor(begin));
+  setRange(String(from), String(Math.max(from + 2, within(Math.ceil(end)))));
+}
+
 export function setLive(live: boolean): void {
   change(withLive(view.peek(), live));
 }

@@ -357,6 +357,10 @@ test("variables without a chosen value, and Grafana's intervals", () => {
   assert.equal(filled({}, "summarize(a,'5m')"), "summarize(a,'5min')");
 });
 
+test("the address of a dashboard of graphite-web says what to open", () => {
+  for (const path of ["/#cpu", "#cpu", "/cpu", "/load/cpu"]) assert.throws(() => page.readImport(`http://gw/dashboard${path}`), /open \/dashboard\/load\/cpu of/);
+});
+
 test("library panels of an export, and panels in panels without end", () => {
   const library = { title: "Shared", targets: [{ target: "a" }] };
   const { view } = page.readImport(JSON.stringify({ __elements: { u: { model: library } }, panels: [{ libraryPanel: { uid: "u", name: "Shared" } }] }));
