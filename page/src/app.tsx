@@ -1,17 +1,18 @@
 // The page: search and time range above, names on the left, panels on the right.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { waiting } from "./api";
 import { Boards } from "./boards";
 import { CostsView } from "./costs";
+import { useReturn } from "./focus";
 import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
 import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
 import { RulesView } from "./rules";
 import { Search } from "./search";
-import { addPanel, change, dark, helping, save, show, showing, sidebar, spoken, theme, unread, view } from "./state";
+import { addPanel, change, dark, helping, panelKeys, save, show, showing, sidebar, spoken, theme, unread, view } from "./state";
 import { StatusView } from "./status";
 import { Tags } from "./tags";
 import { Tree } from "./tree";
@@ -74,7 +75,7 @@ export function App() {
           {showing.value === "rules" && <RulesView />}
           {showing.value === "costs" && <CostsView />}
           <div class="graphs" hidden={showing.value !== "graphs"}>
-            {view.value.panels.map((panel, place) => <PanelView key={place} panel={panel} place={place} />)}
+            {view.value.panels.map((panel, place) => <PanelView key={panelKeys.at(place)} panel={panel} place={place} />)}
             <div class="more">
               <button type="button" onClick={() => addPanel()}>+ panel</button>
               {view.value.panels.length > 1 && <button type="button" class="quiet" onClick={() => change({ ...view.value, panels: [emptyPanel()] })}>Clear all</button>}
@@ -129,7 +130,7 @@ const KEYS: [keys: string, what: string][] = [
   ["/", "search names"],
   ["Enter, Shift+Enter", "plot what is chosen; add it to the current panel"],
   ["↑ ↓ ← →", "move in the tree, open and close directories"],
-  ["f", "in the tree: filter within the first open directory"],
+  ["f", "in the tree: filter within the open directory"],
   ["Ctrl+Enter", "in a target: run it"],
   ["← →", "on a plot: move the cursor"],
   ["Shift+← →", "on a plot: pan"],
@@ -141,8 +142,10 @@ const KEYS: [keys: string, what: string][] = [
 ];
 
 function Help() {
+  const dialog = useRef<HTMLDivElement>(null);
+  useReturn(dialog);
   return (
-    <div class="help" role="dialog" aria-label="Keys" aria-modal="false">
+    <div class="help" ref={dialog} role="dialog" aria-label="Keys" aria-modal="false">
       <h2>Keys</h2>
       <dl>
         {KEYS.map(([keys, what]) => (

@@ -3,17 +3,18 @@
 import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
-import { EditorState, StateEffect, StateField } from "@codemirror/state";
+import { Compartment, EditorState, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView, highlightSpecialChars, keymap, placeholder, type DecorationSet } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { callAt, literal, parameterAt, valuesOf, type Described } from "./functions";
+import { visible } from "./numbers";
 
 export interface Wishes {
   text: string;
   label: string;
   functions: () => Promise<Map<string, Described>>;
-  /** Completions of the last component of a name: the components, and whether there is more below. */
-  names: (path: string, begin: string) => Promise<{ name: string; more: boolean }[]>;
+  /** Completions of the last component of a name: the components, their text in a target, and whether there is more below. */
+  names: (path: string, begin: string) => Promise<{ name: string; text: string; more: boolean }[]>;
   tags: (expression: string, others: string[]) => Promise<string[]>;
   changed: (text: string, at: number) => void;
   run: (text: string) => void;
@@ -21,6 +22,7 @@ export interface Wishes {
 
 export interface Handle {
   set: (text: string) => void;
+  label: (text: string) => void;
   mark: (begin: number, end: number, hint: string) => void;
   destroy: () => void;
 }
@@ -86,6 +88,8 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
   // In a shadow root the editor adds its styles as style sheet objects, which no content security policy blocks.
   const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
   root.replaceChildren();
+  const label = new Compartment();
+  const labelled = (text: string) => EditorView.contentAttributes.of({ "aria-label": text });
   const view = new EditorView({
     root,
     parent: root,
@@ -111,7 +115,8 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
         placeholder("target, like sumSeries(web.*.requests)"),
         autocompletion({ override: [(context) => complete(context, wishes)], icons: false }),
         EditorView.domEventHandlers({ beforeinput: replaceSelected }),
-        EditorView.contentAttributes.of({ "aria-label": wishes.label, spellcheck: "false", autocapitalize: "off" }),
+        label.of(labelled(wishes.label)),
+        EditorView.contentAttributes.of({ spellcheck: "false", autocapitalize: "off" }),
         EditorView.updateListener.of((update) => {
           if (update.docChanged || update.selectionSet || update.focusChanged) wishes.changed(update.state.doc.toString(), update.state.selection.main.head);
         }),
@@ -121,6 +126,9 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
   return {
     set(text) {
       if (text !== view.state.doc.toString()) view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+    },
+    label(text) {
+      view.dispatch({ effects: label.reconfigure(labelled(text)) });
     },
     mark(begin, end, hint) {
       const length = view.state.doc.length;
@@ -147,7 +155,7 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
     if (call.name === "seriesByTag") {
       const others = [...text.matchAll(/['"]([^'"]*=[^'"]*)['"]/g)].map((found) => found[1] ?? "").filter((other) => other !== call.word);
       const found = await wishes.tags(call.word, others);
-      return { from: call.from, options: found.map((label) => ({ label })), filter: false };
+      return { from: call.from, options: found.map(shown), filter: false };
     }
     const values = valuesOf(parameterAt(text, call, described)).map(String);
     return values.length > 0 ? { from: call.from, options: values.map((label) => ({ label })) } : null;
@@ -155,11 +163,12 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
   if (call.word === "" && !context.explicit) return null;
   const dot = call.word.lastIndexOf(".");
   const names = await wishes.names(dot < 0 ? "" : call.word.slice(0, dot), call.word.slice(dot + 1));
-  const options: Completion[] = names.map(({ name, more }) => ({
-    label: name,
+  const options: Completion[] = names.map(({ name, text: written, more }) => ({
+    ...shown(name),
+    ...(written === name ? {} : { apply: written }),
     type: "variable",
     ...(more ? { apply: (editor: EditorView, _: Completion, from: number, to: number) => {
-      editor.dispatch({ changes: { from, to, insert: `${name}.` }, selection: { anchor: from + name.length + 1 } });
+      editor.dispatch({ changes: { from, to, insert: `${written}.` }, selection: { anchor: from + written.length + 1 } });
       startCompletion(editor);
     } } : {}),
     ...(more ? { detail: "." } : {}),
@@ -184,6 +193,11 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
     }
   }
   return { from: call.from + dot + 1, options, validFor: /^[\w-]*$/ };
+}
+
+/** An option for a text. What cannot be seen in it is made visible. */
+function shown(label: string): Completion {
+  return visible(label) === label ? { label } : { label, displayLabel: visible(label) };
 }
 
 /** The description of a function, as text. */

@@ -5,7 +5,7 @@ import type { Columns } from "./api";
 import { colorOf, faded } from "./colors";
 import { short } from "./numbers";
 import { Raise } from "./raise";
-import { shape, type Shaped } from "./shape";
+import { padded, shape, type Shaped } from "./shape";
 
 /** An event of /events. */
 export interface Mark {
@@ -52,14 +52,19 @@ const POINTS_MAX = 30;
 
 export class Drawn {
   readonly plot: uPlot;
-  readonly shaped: Shaped;
+  shaped: Shaped;
+  asked: Asked;
+  /** Which series have values that need points. */
+  lonely: boolean[];
 
   constructor(host: HTMLElement, asked: Asked, wishes: Wishes) {
     const { answer } = asked;
     const stacks = stacker(asked);
     this.shaped = shape(answer, stacks);
+    this.asked = asked;
+    this.lonely = this.shaped.drawn.map(lonely);
     const data = [this.shaped.times, ...this.shaped.drawn] as uPlot.AlignedData;
-    this.plot = new uPlot(options(asked, this.shaped, wishes), data, host);
+    this.plot = new uPlot(options(asked, this.shaped, wishes, this), data, host);
     this.plot.setScale("x", { min: answer.from, max: answer.until });
     gestures(this.plot, wishes);
   }
@@ -81,14 +86,15 @@ function stacker(asked: Asked): (column: Columns["series"][number], place: numbe
 
 export function update(drawn: Drawn, asked: Asked): void {
   const shaped = shape(asked.answer, stacker(asked));
-  Object.assign(drawn, { shaped });
+  Object.assign(drawn, { shaped, asked, lonely: shaped.drawn.map(lonely) });
   drawn.plot.batch(() => {
     drawn.plot.setData([shaped.times, ...shaped.drawn] as uPlot.AlignedData, false);
     drawn.plot.setScale("x", { min: asked.answer.from, max: asked.answer.until });
   });
 }
 
-function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
+/** The options of a plot. `now` has what is drawn when new values have come. */
+function options(asked: Asked, shaped: Shaped, wishes: Wishes, now: Pick<Drawn, "asked" | "shaped" | "lonely">): uPlot.Options {
   const { answer, dark } = asked;
   const text = dark ? "#9aa7b4" : "#55616d";
   const grid = { stroke: dark ? "#ffffff12" : "#00000012", width: 1 };
@@ -113,7 +119,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
       width: drawing.lineWidth ?? 1.25,
       alpha: filled ? 1 : (drawing.alpha ?? 1),
       spanGaps: asked.lineMode === "connected",
-      points: { show: lonely(shaped.drawn[place] ?? []), size: 4 },
+      points: { show: () => now.lonely[place] ?? false, size: 4 },
     };
     if (paths) one.paths = paths;
     if (drawing.dashed) one.dash = [drawing.dashed, drawing.dashed];
@@ -121,7 +127,8 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
     series.push(one);
   });
   const axis = (scale: string, side: 1 | 3): uPlot.Axis => ({
-    scale, side, stroke: text, font, grid: side === 3 ? grid : { show: false }, ticks: { show: false }, size: 52, gap: 4,
+    scale, side, stroke: text, font, grid: side === 3 ? grid : { show: false }, ticks: { show: false }, gap: 4,
+    size: (_, labels) => Math.max(52, ...(labels ?? []).map((label) => 8 + 7 * label.length)),
     values: (_, splits) => splits.map((split) => short(split, asked.unit || "si")),
   });
   let raise: Raise | undefined;
@@ -174,7 +181,7 @@ function options(asked: Asked, shaped: Shaped, wishes: Wishes): uPlot.Options {
         },
       ],
       ready: [(plot) => (raise = new Raise(plot, stepped))],
-      draw: [(plot) => infinite(plot, asked, shaped), (plot) => marks(plot, asked), () => raise?.draw()],
+      draw: [(plot) => infinite(plot, now.asked, now.shaped), (plot) => marks(plot, asked), () => raise?.draw()],
     },
   };
 }
@@ -195,14 +202,6 @@ function zoned(time: number, zone: string): Date {
   } catch {
     return new Date(time * 1000);
   }
-}
-
-function padded(min: number | null, max: number | null, low: number | null, high: number | null): [number, number] {
-  let [from, to] = [min ?? 0, max ?? 1];
-  if (from === to) [from, to] = from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, to) * 1.1];
-  const room = (to - from) * 0.06;
-  const bottom = from >= 0 && from < (to - from) * 0.6 ? 0 : from - room;
-  return [low ?? bottom, high ?? to + room];
 }
 
 /** Whether a series has a value between two gaps, which no line would show. */

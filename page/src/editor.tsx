@@ -4,10 +4,13 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get, type BrowsePage, type Fault } from "./api";
 import type { Handle } from "./codemirror";
+import { focusSoon } from "./focus";
 import { callAt, format, signature, type Described } from "./functions";
+import { Keys } from "./keys";
 import type { Panel } from "./link";
 import { visible } from "./numbers";
 import { setPanel } from "./state";
+import { escaped, globOf, nameOfGlob } from "./targets";
 
 type Mount = typeof import("./codemirror").mount;
 
@@ -37,15 +40,16 @@ export function loadEditor(): void {
   requestAnimationFrame(() => window.setTimeout(load, 50));
 }
 
-async function names(path: string, begin: string): Promise<{ name: string; more: boolean }[]> {
-  const single = path.split(".").every((part) => !/[*?[{]/.test(part));
+async function names(path: string, begin: string): Promise<{ name: string; text: string; more: boolean }[]> {
+  const [glob, filter] = [globOf(path), globOf(begin)];
+  const directory = nameOfGlob(glob);
   try {
-    if (single) {
-      const page = await get<BrowsePage>("plumbago/browse", [["path", path], ["filter", begin], ["limit", "100"]]);
-      return page.children.map((child) => ({ name: child.name, more: child.branch && !child.leaf }));
+    if (directory !== null) {
+      const page = await get<BrowsePage>("plumbago/browse", [["path", directory], ["filter", nameOfGlob(filter) ?? filter], ["limit", "100"]]);
+      return page.children.map((child) => ({ name: child.name, text: escaped(child.name), more: child.branch && !child.leaf }));
     }
-    const found = await get<{ text: string; leaf: number }[]>("metrics/find", [["query", `${path}.${begin}*`]]);
-    return found.slice(0, 100).map((node) => ({ name: node.text, more: node.leaf === 0 }));
+    const found = await get<{ text: string; leaf: number }[]>("metrics/find", [["query", `${glob}.${filter}*`]]);
+    return found.slice(0, 100).map((node) => ({ name: node.text, text: escaped(node.text), more: node.leaf === 0 }));
   } catch {
     return [];
   }
@@ -66,14 +70,21 @@ async function tags(word: string, others: string[]): Promise<string[]> {
 
 export function Editor({ panel, place, fault }: { panel: Panel; place: number; fault: Fault | null }) {
   const targets = panel.targets.length > 0 ? panel.targets : [""];
+  const keys = useRef(new Keys()).current;
+  const box = useRef<HTMLDivElement>(null);
   const change = (number: number, text: string) => setPanel(place, { ...panel, targets: targets.map((old, at) => (at === number ? text : old)) });
+  const remove = (number: number) => {
+    keys.remove(number);
+    setPanel(place, { ...panel, targets: targets.filter((_, at) => at !== number) });
+    focusSoon(() => fieldOf(box.current?.querySelectorAll(".target")[Math.min(number, targets.length - 2)]));
+  };
   return (
-    <div class="targets">
+    <div class="targets" ref={box}>
       {targets.map((target, number) => (
-        <div class="target" key={number}>
+        <div class="target" key={keys.at(number)}>
           <Target text={target} label={`Target ${number + 1} of panel ${place + 1}`} fault={fault?.target === target ? fault : null} run={(text) => change(number, text)} />
           {targets.length > 1 && (
-            <button type="button" class="icon" aria-label={`Remove target ${number + 1}`} title="Remove this target" onClick={() => setPanel(place, { ...panel, targets: targets.filter((_, at) => at !== number) })}>
+            <button type="button" class="icon" aria-label={`Remove target ${number + 1}`} title="Remove this target" onClick={() => remove(number)}>
               ×
             </button>
           )}
@@ -82,6 +93,11 @@ export function Editor({ panel, place, fault }: { panel: Panel; place: number; f
       ))}
     </div>
   );
+}
+
+/** The field that a target is typed into. */
+function fieldOf(target: Element | undefined): HTMLElement | null | undefined {
+  return target?.querySelector(".editor")?.shadowRoot?.querySelector<HTMLElement>(".cm-content") ?? target?.querySelector("textarea");
 }
 
 /** The part of a target that the daemon did not understand. */
@@ -143,6 +159,7 @@ function Target({ text, label, fault, run }: TargetProps) {
     if (fault) handle.current?.mark(units(fault.begin), units(fault.end), hintOf(fault));
     else handle.current?.mark(-1, -1, "");
   }, [fault, mount.value]);
+  useEffect(() => handle.current?.label(label), [label]);
   const waits = typed.value !== text;
   return (
     <>

@@ -10,8 +10,13 @@ export const showsMarks = signal(false);
 export const marksProblem = signal("");
 
 const MARKS_MAX = 500;
+/** The newest request. Answers to those before it are not wanted. */
+let running: AbortController | null = null;
 
 export async function loadMarks(): Promise<void> {
+  running?.abort();
+  const controller = new AbortController();
+  running = controller;
   if (!showsMarks.value) {
     marks.value = [];
     return;
@@ -19,10 +24,11 @@ export async function loadMarks(): Promise<void> {
   const { from, until } = view.value;
   const tz = zone.value;
   try {
-    const found = await get<Mark[]>("events/get_data", [["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]])]);
+    const found = await get<Mark[]>("events/get_data", [["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]])], controller.signal);
     marks.value = found.slice(0, MARKS_MAX).map(({ when, what, tags }) => ({ when, what: String(what), tags: Array.isArray(tags) ? tags.map(String) : [] }));
     marksProblem.value = "";
   } catch (error) {
+    if (controller.signal.aborted) return;
     marks.value = [];
     marksProblem.value = error instanceof Error ? error.message : String(error);
   }

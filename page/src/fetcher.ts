@@ -6,7 +6,7 @@ import { option } from "./link";
 import { SERIES_MAX } from "./shape";
 import { zone } from "./state";
 
-export type Outcome = { answer: Columns } | { problem: Refusal; retryIn: number | null };
+export type Outcome = { answer: Columns; view: View } | { problem: Refusal; retryIn: number | null };
 
 const BACKOFF_MAX = 60_000;
 
@@ -25,7 +25,7 @@ export class Fetcher {
     get<Columns>("render", parameters(view, panel, width), controller.signal).then(
       (answer) => {
         this.failures = 0;
-        this.deliver({ answer });
+        this.deliver({ answer, view });
         if (follows) this.later(Math.max(1, step(answer)) * 1000, () => this.ask(view, panel, width, follows));
       },
       (error: unknown) => {

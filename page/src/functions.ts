@@ -40,7 +40,8 @@ export function callAt(text: string, at: number): Call {
     if (quote !== "") {
       if (char === "\\") place++;
       else if (char === quote) [quote, from] = ["", place + 1];
-    } else if (char === "'" || char === '"') [quote, from] = [char, place + 1];
+    } else if (char === "\\") place++;
+    else if (char === "'" || char === '"') [quote, from] = [char, place + 1];
     else if (char === "{") braces++;
     else if (char === "}") braces--;
     else if (char === "(") {
@@ -96,7 +97,10 @@ export function format(target: string, width = 72): string {
     let braces = 0;
     while (place < text.length) {
       const char = text[place] ?? "";
-      if (char === "'" || char === '"') {
+      if (char === "\\") {
+        out += text.slice(place, place + 2);
+        place += 2;
+      } else if (char === "'" || char === '"') {
         const begin = place++;
         while (place < text.length && text[place] !== char) place += text[place] === "\\" ? 2 : 1;
         out += text.slice(begin, ++place);

@@ -2,6 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
+import { useReturn } from "./focus";
 import { filled, readImport, Unreadable, type Imported } from "./imports";
 import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
@@ -33,6 +34,8 @@ export function ImportDialog() {
   const text = useSignal(importing.peek() ?? "");
   const values = useSignal<ReadonlyMap<string, string>>(new Map());
   const area = useRef<HTMLTextAreaElement>(null);
+  const dialog = useRef<HTMLDivElement>(null);
+  useReturn(dialog);
   useEffect(() => area.current?.focus(), []);
   useEffect(() => {
     if (importing.value) text.value = importing.value;
@@ -48,7 +51,7 @@ export function ImportDialog() {
     close();
   };
   return (
-    <div class="help import" role="dialog" aria-label="Import graphs" aria-modal="false" onKeyDown={(event) => event.key === "Escape" && close()}>
+    <div class="help import" ref={dialog} role="dialog" aria-label="Import graphs" aria-modal="false" onKeyDown={(event) => event.key === "Escape" && close()}>
       <h2>Import graphs</h2>
       <p class="note" id="import-help">Paste or drop an address of /render, a link of Grafana's Explore, or the JSON of a dashboard or panel of Grafana or of a dashboard of graphite-web.</p>
       <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />

@@ -43,7 +43,7 @@ function whatToPaste(address: string): string {
     return "the address of a dashboard of Grafana holds no targets; paste the dashboard's JSON (in Grafana: Share or Export, then JSON, or Settings, JSON model), or a panel's JSON (Inspect, Panel JSON)";
   }
   if (/\/dashboard\b/.test(address)) {
-    const name = /\/dashboard\/(?:load\/|#)?([^/?#]+)/.exec(address)?.[1] ?? "NAME";
+    const name = /\/dashboard(?:\/(?:load\/|#)?|#)([^/?#]+)/.exec(address)?.[1] ?? "NAME";
     return `this page may ask no other host; open /dashboard/load/${name} of that graphite-web and paste what it shows`;
   }
   return "this address holds no target";
@@ -170,26 +170,34 @@ function readExplore(state: unknown): Imported {
 function readGrafanaDashboard(dashboard: Fields): Imported {
   const leftOut: string[] = [];
   const panels: Panel[] = [];
-  const read = (all: unknown[]) => {
+  // An export for others has the library panels that it uses.
+  const libraries = fields(dashboard["__elements"]) ?? {};
+  const read = (all: unknown[], depth: number) => {
+    if (depth > DEPTH_MAX) return void leftOut.push(`panels that are in more than ${DEPTH_MAX} others`);
     for (const one of all) {
-      const panel = fields(one);
-      if (!panel) continue;
+      const own = fields(one);
+      if (!own) continue;
+      const library = fields(own["libraryPanel"]);
+      const model = list(own["targets"]).length === 0 ? fields(fields(libraries[string(library?.["uid"])])?.["model"]) : null;
+      const panel: Fields = { ...model, ...own, ...(model ? { targets: model["targets"] } : {}) };
       const title = string(panel["title"]) || `panel ${string(panel["id"]) || panels.length + 1}`;
-      const library = fields(panel["libraryPanel"]);
       if (library && list(panel["targets"]).length === 0) leftOut.push(`${title}: it is the library panel ${string(library["name"])}, whose JSON is elsewhere`);
       const targets = targetsOf(list(panel["targets"]), title, leftOut, sourceOf(panel));
       if (targets.length > 0) panels.push({ title: string(panel["title"]), targets, options: grafanaOptions(panel) });
       // A collapsed row contains its panels.
-      read(list(panel["panels"]));
+      read(list(panel["panels"]), depth + 1);
     }
   };
-  read(list(dashboard["panels"]));
-  for (const row of list(dashboard["rows"])) read(list(fields(row)?.["panels"]));
+  read(list(dashboard["panels"]), 0);
+  for (const row of list(dashboard["rows"])) read(list(fields(row)?.["panels"]), 0);
   const times = grafanaTimes(fields(dashboard["time"])) ?? { from: DEFAULT_FROM, until: DEFAULT_UNTIL };
   const zone = string(dashboard["timezone"]);
   const view = { ...times, tz: zone === "browser" || zone === "" ? "" : zone === "utc" ? "UTC" : zone, panels };
   return limited({ view, variables: variables(view, list(fields(dashboard["templating"])?.["list"])), leftOut });
 }
+
+/** How deep panels may be within others. Grafana itself has one level, its rows. */
+const DEPTH_MAX = 20;
 
 /** The targets of queries. Queries that are not for Graphite are left out. `#A` in a target is the target of query A. */
 function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSource = ""): string[] {
@@ -199,7 +207,7 @@ function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSou
     const query = fields(one) ?? {};
     known.set(string(query["refId"]) || String(place + 1), string(query["targetFull"]) || string(query["target"]));
   });
-  const whole = (target: string) => expanded(target, known);
+  const whole = (target: string) => inGraphitesUnits(expanded(target, known));
   const targets: string[] = [];
   queries.forEach((one, place) => {
     const query = fields(one) ?? {};
@@ -214,6 +222,11 @@ function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSou
     if (query["hide"] !== true) targets.push(whole(target));
   });
   return targets;
+}
+
+/** A target with Grafana's intervals '1m' and '1M' as Graphite takes them. Grafana does the same. */
+function inGraphitesUnits(target: string): string {
+  return target.replace(/'(\d+)m'/g, "'$1min'").replace(/'(\d+)M'/g, "'$1mon'");
 }
 
 /** What references may add to a target in characters: references to references could grow without end. */
@@ -273,18 +286,34 @@ const UNITS = new Map([["bytes", "binary"], ["decbytes", "si"], ["s", "sec"], ["
 
 function grafanaTimes(range: Fields | null): { from: string; until: string } | null {
   if (!range) return null;
-  const [from, until] = [grafanaTime(range["from"]), grafanaTime(range["to"])];
+  const [from, until] = [grafanaTime(range["from"], false), grafanaTime(range["to"], true)];
   return from && until ? { from, until } : null;
 }
 
-/** A time of Grafana as /render takes it: now-6h, milliseconds, or ISO 8601. Rounding (now/d) is dropped. */
-function grafanaTime(value: unknown): string | null {
+/** A time of Grafana as /render takes it: now-6h, milliseconds, or ISO 8601. Of roundings only that to days (now/d) has a word; another one becomes a whole unit. */
+function grafanaTime(value: unknown, isEnd: boolean): string | null {
   const text = string(value);
   if (/^\d{11,}$/.test(text)) return String(Math.floor(Number(text) / 1000));
-  const relative = /^now(?:-(\d+)([smhdwMyQ]))?(?:\/[a-zA-Z]+)?$/.exec(text);
-  if (relative) return relative[1] === undefined ? "now" : `-${relative[2] === "Q" ? Number(relative[1]) * 3 : relative[1]}${RELATIVE.get(relative[2] ?? "") ?? "s"}`;
+  const relative = /^now(?:([-+])(\d+)([smhdwMyQ]))?(?:\/f?([smhdwMyQ]))?$/.exec(text);
+  if (relative) {
+    const [, sign, quantity, unit = "s", rounded] = relative;
+    const before = sign === "+" ? -Number(quantity) : Number(quantity ?? 0);
+    if (rounded === "d" && (before === 0 || unit === "d")) {
+      // A range of whole days ends with its last day, but not after now.
+      const days = before - (isEnd ? 1 : 0);
+      return days < 0 ? "now" : days === 0 ? "midnight" : `midnight-${days}d`;
+    }
+    if (before === 0) return rounded === undefined || isEnd ? "now" : offset(1, rounded);
+    return offset(before, unit);
+  }
   const time = Date.parse(text);
   return text === "" || Number.isNaN(time) ? null : String(Math.floor(time / 1000));
+}
+
+/** A time before now, or after it if the quantity is negative. */
+function offset(quantity: number, unit: string): string {
+  const size = Math.abs(unit === "Q" ? quantity * 3 : quantity);
+  return `${quantity < 0 ? "now+" : "-"}${size}${RELATIVE.get(unit) ?? "s"}`;
 }
 
 const RELATIVE = new Map([["s", "s"], ["m", "min"], ["h", "h"], ["d", "d"], ["w", "w"], ["M", "mon"], ["y", "y"], ["Q", "mon"]]);
@@ -298,7 +327,7 @@ function nameOf(names: (string | undefined)[]): string {
 
 /** The variables in the targets and titles, with their values in the dashboard. */
 function variables(view: View, declared: unknown[]): Pair[] {
-  const values = new Map<string, string>([["__interval", "1min"], ["interval", "1min"], ["__range", "1h"]]);
+  const values = new Map<string, string>([["__interval", "1min"], ["interval", "1min"], ["__rate_interval", "1min"], ["__interval_ms", "60000"], ["__range", "1h"], ["__range_s", "3600"]]);
   for (const one of declared) {
     const variable = fields(one) ?? {};
     values.set(string(variable["name"]), valueOf(variable));
@@ -311,10 +340,26 @@ function variables(view: View, declared: unknown[]): Pair[] {
 }
 
 function valueOf(variable: Fields): string {
-  const value = fields(variable["current"])?.["value"] ?? variable["query"];
-  const chosen = [value].flat().map(string);
+  const chosen = [fields(variable["current"])?.["value"] ?? []].flat().map(string);
   if (chosen.includes("$__all")) return string(variable["allValue"]) || "*";
+  if (chosen[0]?.startsWith("$__auto_interval")) return "1min";
+  if (chosen.length === 0) return defaultOf(string(variable["type"]), string(variable["query"]));
+  if (variable["type"] === "interval") return interval(chosen[0] ?? "");
   return chosen.length > 1 ? `{${chosen.join(",")}}` : (chosen[0] ?? "");
+}
+
+function interval(text: string): string {
+  return text.replace(/m$/, "min").replace(/M$/, "mon");
+}
+
+/** The value of a variable for which none is chosen. What a query would find is not known. */
+function defaultOf(type: string, query: string): string {
+  if (type === "constant" || type === "textbox") return query;
+  // "a, b" or "Name : a, Other : b"; Grafana chooses the first.
+  const first = (query.split(",")[0] ?? "").replace(/^.*\s:\s/, "").trim();
+  if (type === "custom") return first;
+  if (type === "interval") return interval(first);
+  return "*";
 }
 
 function limited(imported: Imported): Imported {

@@ -40,12 +40,7 @@ export class Directory {
     this.pages.set(page, "asked");
     const filter = this.filter;
     try {
-      const answer = await get<BrowsePage>("plumbago/browse", [
-        ["path", this.path],
-        ["filter", filter],
-        ["offset", String(page * PAGE)],
-        ["limit", String(PAGE)],
-      ]);
+      const answer = await this.ask(page);
       if (filter !== this.filter) return;
       this.count = answer.matching;
       this.total = answer.total;
@@ -60,11 +55,52 @@ export class Directory {
     changed.value++;
   }
 
+  private ask(page: number): Promise<BrowsePage> {
+    return get("plumbago/browse", [["path", this.path], ["filter", this.filter], ["offset", String(page * PAGE)], ["limit", String(PAGE)]]);
+  }
+
+  /** Reads the first page again, and shows what has changed in it. */
+  async refresh(): Promise<void> {
+    const filter = this.filter;
+    if (!Array.isArray(this.pages.get(0))) return;
+    // A failure changes nothing: the next time may be better.
+    const answer = await this.ask(0).catch(() => null);
+    const old = this.pages.get(0);
+    if (answer === null || filter !== this.filter || this.isClosed || !Array.isArray(old)) return;
+    const isMoved = answer.matching !== this.count || answer.children.some((child, place) => child.name !== old[place]?.name);
+    if (isMoved && !this.reopen(answer.children)) return;
+    if (isMoved) this.pages.clear();
+    this.pages.set(0, answer.children);
+    [this.count, this.total] = [answer.matching, answer.total];
+    changed.value++;
+  }
+
+  /** Finds the open directories among new children. False, and no change, if one is not in the first page: its place is not known. */
+  private reopen(children: Entry[]): boolean {
+    const found = [...this.open.values()].map((directory): [number, Directory] => [children.findIndex((child) => join(this.path, child.name) === directory.path), directory]);
+    if (found.some(([place]) => place < 0)) return false;
+    this.open.clear();
+    for (const [place, directory] of found) this.open.set(place, directory);
+    return true;
+  }
+
   refilter(text: string): void {
     this.filter = text;
     this.open.clear();
     this.pages.clear();
     void this.load(0);
+  }
+}
+
+/** Maximum number of open directories that are read again. */
+const REFRESHED_MAX = 20;
+
+/** Reads the open directories again, one after the other. */
+export async function refreshTree(): Promise<void> {
+  const directories = [root];
+  for (const directory of directories) {
+    await directory.refresh();
+    directories.push(...[...directory.open.values()].slice(0, REFRESHED_MAX - directories.length));
   }
 }
 
@@ -94,6 +130,19 @@ export function rowAt(number: number, directory: Directory = root): Row {
   const entry = directory.child(place);
   if (!entry) return { kind: "loading", directory, place };
   return { kind: "entry", directory, place, entry, open: directory.open.get(place) ?? null, path: join(directory.path, entry.name) };
+}
+
+/** The number of the row of the directory that a row is in, or of the first row. Loads nothing. */
+export function above(number: number, directory: Directory = root, first = 0): number {
+  let before = 0;
+  for (const place of [...directory.open.keys()].sort((a, b) => a - b)) {
+    const open = directory.open.get(place);
+    const here = place + before;
+    if (!open || number <= here) break;
+    if (number <= here + open.rows) return above(number - here - 1, open, first + here + 1);
+    before += open.rows;
+  }
+  return Math.max(0, first - 1);
 }
 
 export function toggle(row: Row): void {

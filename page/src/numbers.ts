@@ -9,16 +9,19 @@ export function short(value: number | null | undefined, system = "si"): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (system === "sec" || system === "msec") return duration(system === "sec" ? value : value / 1000);
-  if (system === "none" || value === 0) return trimmed(value, 6);
+  // Whole numbers keep all their digits.
+  if (system === "none" || value === 0) return Math.abs(value) >= 1e5 && Math.abs(value) < 1e15 ? trimmed(Math.round(value), 15) : trimmed(value, 6);
   const size = Math.abs(value);
   const base = system === "binary" ? 1024 : 1000;
   const names = system === "binary" ? BINARY : SI;
   if (size < 1) {
     if (system === "binary" || size >= 0.001) return trimmed(value, 4);
-    const power = Math.min(SMALL.length - 1, Math.ceil(-Math.log10(size) / 3));
+    const power = Math.ceil(-Math.log10(size) / 3);
+    if (power >= SMALL.length) return trimmed(value, 4);
     return trimmed(value * 1000 ** power, 4) + SMALL[power];
   }
-  const power = Math.min(names.length - 1, Math.floor(Math.log(size) / Math.log(base) + 1e-9));
+  const power = Math.floor(Math.log(size) / Math.log(base) + 1e-9);
+  if (power >= names.length) return trimmed(value, 4);
   return trimmed(value / base ** power, 4) + names[power];
 }
 

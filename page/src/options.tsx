@@ -24,7 +24,8 @@ function address(panel: Panel, format: string): string {
 
 function curl(panel: Panel): string {
   const url = new URL(address(panel, "json"), location.href.replace(/[?#].*$/, "")).href;
-  return `curl '${url.replaceAll("'", "%27")}'`;
+  // Without -g, curl would take brackets and braces for lists of addresses.
+  return `curl -g '${url.replaceAll("'", "%27")}'`;
 }
 
 async function copy(text: string, button: HTMLElement): Promise<void> {

@@ -9,12 +9,13 @@ import { Editor } from "./editor";
 import { marks, said } from "./events";
 import { Explain } from "./explain";
 import { Fetcher } from "./fetcher";
+import { focusSoon } from "./focus";
 import { Legend } from "./legend";
 import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary, type Shaped } from "./shape";
-import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setRange, showing, spoken, view } from "./state";
+import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setSeconds, showing, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 import { Values } from "./values";
 
@@ -67,7 +68,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       isLoading.value = false;
       if ("answer" in outcome) {
         answer.value = outcome.answer;
-        answered.value = { key: `${view.peek().from} ${view.peek().until} ${view.peek().tz}`, from: outcome.answer.from, until: outcome.answer.until };
+        answered.value = { key: `${outcome.view.from} ${outcome.view.until} ${outcome.view.tz}`, from: outcome.answer.from, until: outcome.answer.until };
         problem.value = null;
       } else {
         problem.value = { refusal: outcome.problem, retryIn: outcome.retryIn };
@@ -121,7 +122,7 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       asked,
       drawn: new Drawn(element, asked, {
         follow: (next) => (followed.value = next),
-        range: (begin, end) => setRange(String(Math.floor(begin)), String(Math.max(Math.floor(begin) + 2, Math.ceil(end)))),
+        range: setSeconds,
       }),
     };
   }, [found, key, width.value, dark.value, hidden, marks.value, isTable]);
@@ -136,16 +137,10 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
   return (
     <section class={`panel${isCurrent ? " current" : ""}`} aria-label={`Panel ${place + 1} ${visible(panel.title)}`} onFocusCapture={() => (current.value = place)} onPointerDown={() => (current.value = place)}>
       <header>
-        <input
-          class="title"
-          aria-label={`Title of panel ${place + 1}`}
-          placeholder={`Panel ${place + 1}`}
-          value={panel.title}
-          onChange={(event) => setPanel(place, { ...panel, title: event.currentTarget.value })}
-        />
+        <Title text={panel.title} number={place + 1} set={(title) => setPanel(place, { ...panel, title })} />
         <span class="state" role="status">{isLoading.value && found === null ? "loading…" : ""}</span>
         <Options panel={panel} place={place} table={isTable} toTable={() => setOption(place, "table", isTable ? "" : "1")} explained={explains.value} explain={() => (explains.value = !explains.value)} />
-        <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={() => removePanel(place)}>×</button>
+        <button type="button" class="icon" aria-label={`Remove panel ${place + 1}`} title="Remove this panel" onClick={(event) => remove(place, event.currentTarget)}>×</button>
       </header>
       <Unseen text={panel.title} />
       <Editor panel={panel} place={place} fault={problem.value?.refusal.fault ?? null} />
@@ -178,6 +173,32 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
       )}
     </section>
   );
+}
+
+/** The title of a panel. What is typed stays when the panel is drawn again. */
+function Title({ text, number, set }: { text: string; number: number; set: (text: string) => void }) {
+  const typed = useSignal(text);
+  useEffect(() => {
+    typed.value = text;
+  }, [text]);
+  return (
+    <input
+      class="title"
+      aria-label={`Title of panel ${number}`}
+      placeholder={`Panel ${number}`}
+      value={typed.value}
+      onInput={(event) => (typed.value = event.currentTarget.value)}
+      onChange={() => typed.value !== text && set(typed.value)}
+    />
+  );
+}
+
+/** Removes a panel. The focus goes to the next one. */
+function remove(place: number, button: HTMLElement): void {
+  const graphs = button.closest(".graphs");
+  removePanel(place);
+  const buttons = () => [...(graphs?.querySelectorAll<HTMLElement>("[aria-label^='Remove panel']") ?? [])];
+  focusSoon(() => buttons()[Math.min(place, buttons().length - 1)] ?? graphs?.querySelector<HTMLElement>(".more button"));
 }
 
 function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | null }) {
@@ -279,13 +300,14 @@ function Table({ found, zone, unit }: { found: Columns; zone: string; unit: stri
 function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string, unit: string): void {
   if (!drawn || !found || event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
   const { plot, shaped } = drawn;
-  const [from, until] = [found.from, found.until];
-  const range = (begin: number, end: number) => setRange(String(Math.round(begin)), String(Math.round(end)));
+  // Keys may come faster than answers: a range that they made counts, not that of the answer.
+  const asked = [view.peek().from, view.peek().until];
+  const [from = 0, until = 0] = asked.every((time) => /^\d{5,}$/.test(time)) ? asked.map(Number) : [found.from, found.until];
   const length = until - from;
   const way = event.key === "ArrowLeft" ? -1 : 1;
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
     if (event.shiftKey) {
-      range(from + way * length * 0.25, until + way * length * 0.25);
+      setSeconds(from + way * length * 0.25, until + way * length * 0.25);
     } else {
       const at = plot.cursor.idx ?? (way < 0 ? shaped.times.length : -1);
       const next = Math.max(0, Math.min(shaped.times.length - 1, at + way));
@@ -298,9 +320,9 @@ function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null,
     }
   } else if (event.key === "+" || event.key === "=") {
     const middle = plot.cursor.idx !== null && plot.cursor.idx !== undefined ? (shaped.times[plot.cursor.idx] ?? from) : (from + until) / 2;
-    range(middle - (middle - from) / 2, middle + (until - middle) / 2);
+    setSeconds(middle - (middle - from) / 2, middle + (until - middle) / 2);
   } else if (event.key === "-") {
-    range(from - length / 2, until + length / 2);
+    setSeconds(from - length / 2, until + length / 2);
   } else if (event.key === "Escape") {
     plot.setCursor({ left: -10, top: -10 });
   } else return;

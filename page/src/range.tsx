@@ -1,12 +1,12 @@
 // The time range, the time zone, and whether the page is live.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, live, setLive, setRange, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -19,6 +19,11 @@ const ZONES = ["", "UTC", "Europe/London", "Europe/Berlin", "America/New_York", 
 export function Range() {
   const { from, until, tz } = view.value;
   const isOpen = useSignal(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  const close = () => {
+    isOpen.value = false;
+    opener.current?.focus();
+  };
   const typedFrom = useSignal(from);
   const typedUntil = useSignal(until);
   useEffect(() => {
@@ -37,17 +42,17 @@ export function Range() {
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
   const pan = (way: number) => {
     const [begin, end] = seconds(from, until);
-    setRange(String(Math.round(begin + (way * (end - begin)) / 2)), String(Math.round(end + (way * (end - begin)) / 2)));
+    setSeconds(begin + (way * (end - begin)) / 2, end + (way * (end - begin)) / 2);
   };
   const zoomOut = () => {
     const [begin, end] = seconds(from, until);
     const half = (end - begin) / 2;
-    setRange(String(Math.round(begin - half)), String(Math.round(end + half)));
+    setSeconds(begin - half, end + half);
   };
   return (
-    <div class="range">
+    <div class="range" onKeyDown={(event) => event.key === "Escape" && isOpen.value && close()}>
       <button type="button" class="icon" aria-label="Earlier" title="Earlier" onClick={() => pan(-1)}>‹</button>
-      <button type="button" class="when" aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
+      <button type="button" class="when" ref={opener} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
         {known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`}
       </button>
       <button type="button" class="icon" aria-label="Later" title="Later" onClick={() => pan(1)}>›</button>
@@ -63,16 +68,15 @@ export function Range() {
       {isOpen.value && (
         <div class="popup" role="dialog" aria-label="Time range">
         <form
-          onKeyDown={(event) => event.key === "Escape" && (isOpen.value = false)}
           onSubmit={(event) => {
             event.preventDefault();
             setRange(typedFrom.value.trim() || DEFAULT_FROM, typedUntil.value.trim() || DEFAULT_UNTIL);
-            isOpen.value = false;
+            close();
           }}
         >
           <div class="quick">
             {RANGES.map(([name, begin]) => (
-              <button type="button" key={begin} aria-pressed={known?.[1] === begin} onClick={() => (setRange(begin, DEFAULT_UNTIL), (isOpen.value = false))}>{name}</button>
+              <button type="button" key={begin} aria-pressed={known?.[1] === begin} onClick={() => (setRange(begin, DEFAULT_UNTIL), close())}>{name}</button>
             ))}
           </div>
           <label>From <input value={typedFrom.value} spellcheck={false} onInput={(event) => (typedFrom.value = event.currentTarget.value)} /></label>
@@ -129,5 +133,5 @@ export async function freeze(): Promise<void> {
     }
   }
   const [begin, end] = seconds(from, until);
-  setRange(String(begin), String(end));
+  setSeconds(begin, end);
 }

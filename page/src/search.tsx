@@ -6,21 +6,9 @@ import { get, Refusal, RETRY, type SearchAnswer } from "./api";
 import { viewOfAddress } from "./link";
 import { count, visible } from "./numbers";
 import { change, plot, spoken, view } from "./state";
+import { targetOf } from "./targets";
 
 const RESULTS = 60;
-
-/** The target that plots a result. */
-export function targetOf(path: string, leaf: boolean): string {
-  if (!leaf) return `${path}.*`;
-  const semicolon = path.indexOf(";");
-  if (semicolon < 0) return path;
-  const tags = [`name=${path.slice(0, semicolon)}`, ...path.slice(semicolon + 1).split(";")];
-  return `seriesByTag(${tags.map(quoted).join(", ")})`;
-}
-
-export function quoted(text: string): string {
-  return text.includes("'") && !text.includes('"') ? `"${text}"` : `'${text.replaceAll("'", "\\'")}'`;
-}
 
 export function Search() {
   const text = useSignal("");
@@ -52,6 +40,7 @@ export function Search() {
     asked.current?.abort();
     if (words.trim() === "" || viewOfAddress(words)) {
       answer.value = null;
+      answered.current = "";
       problem.value = "";
       return;
     }

@@ -67,6 +67,19 @@ export function shape(answer: Columns, stacks: (column: Column, place: number) =
   return { times, drawn, own, below };
 }
 
+/** The ends of an axis for values between `min` and `max`: those that were asked for, if they are in order. */
+export function padded(min: number | null, max: number | null, low: number | null, high: number | null): [number, number] {
+  let [from, to] = [min ?? 0, max ?? 1];
+  if (from === to) [from, to] = from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, to) * 1.1];
+  const room = (to - from) * 0.06;
+  const bottom = from >= 0 && from < (to - from) * 0.6 ? 0 : from - room;
+  const ends: [number, number] = [low ?? bottom, high ?? to + room];
+  if (ends[0] < ends[1]) return ends;
+  if (low !== null && high !== null) return padded(min, max, null, null);
+  // All values are outside of the end that was asked for.
+  return low === null ? [ends[1] - 1, ends[1]] : [ends[0], ends[0] + 1];
+}
+
 export function summary(values: (number | null | undefined)[]): Summary {
   let [sum, known] = [0, 0];
   let last: number | null = null;

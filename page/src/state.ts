@@ -2,6 +2,7 @@
 // used as a link.
 
 import { batch, computed, effect, signal } from "@preact/signals";
+import { Keys } from "./keys";
 import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
 
 export const view = signal<View>(parseView(""));
@@ -31,6 +32,9 @@ const known = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
 /** The time zone that times are shown and read in: the chosen one, or the browser's. "" if it is not known. */
 export const zone = computed(() => view.value.tz || ownZone);
+
+/** Which panel is which. */
+export const panelKeys = new Keys();
 
 /** Whether the time range moves with the clock. */
 export const moves = computed(() => !isAbsolute(view.value.until));
@@ -96,6 +100,16 @@ export function setRange(from: string, until: string): void {
   change({ ...view.peek(), from, until });
 }
 
+/** The first and the last second that a range may have: 1970-01-02, as smaller numbers could be other words, and the year 3000. */
+const [FIRST, LAST] = [86_400, 32_503_680_000];
+
+/** Shows the range between two moments in seconds, or one of 2 s if they are closer. */
+export function setSeconds(begin: number, end: number): void {
+  const within = (time: number) => Math.max(FIRST, Math.min(LAST, time));
+  const from = within(Math.floor(begin));
+  setRange(String(from), String(Math.max(from + 2, within(Math.ceil(end)))));
+}
+
 export function setLive(live: boolean): void {
   change(withLive(view.peek(), live));
 }
@@ -120,6 +134,7 @@ export function setOptions(place: number, options: [name: string, value: string]
 
 export function removePanel(place: number): void {
   const panels = view.peek().panels.filter((_, at) => at !== place);
+  panelKeys.remove(place);
   batch(() => {
     current.value = Math.max(0, Math.min(current.peek(), panels.length - 1));
     change({ ...view.peek(), panels });

@@ -5,8 +5,8 @@ import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answer";
 import { get, Refusal } from "./api";
 import { count, visible } from "./numbers";
-import { quoted } from "./search";
 import { plot } from "./state";
+import { quoted } from "./targets";
 
 interface Value {
   value: string;

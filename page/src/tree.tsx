@@ -2,11 +2,19 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { changed, root, rowAt, toggle, type Row } from "./names";
+import { focusSoon } from "./focus";
+import { above, changed, refreshTree, root, rowAt, toggle, type Row } from "./names";
 import { count, visible } from "./numbers";
 import { plot } from "./state";
+import { targetOf } from "./targets";
 
 const ROW = 26;
+/** How often new names are looked for, in milliseconds. */
+const REFRESH = 30_000;
+/** A directory with more names than this has a filter. */
+const FILTER_FROM = 12;
+/** How many rows are tried to find one with a filter. */
+const ROWS_TRIED = 1000;
 
 export function Tree() {
   const scrolled = useSignal(0);
@@ -17,11 +25,18 @@ export function Tree() {
 
   useEffect(() => {
     void root.load(0);
+    void refreshTree();
     const element = box.current;
     if (!element) return;
     const observer = new ResizeObserver(() => (height.value = element.clientHeight));
     observer.observe(element);
-    return () => observer.disconnect();
+    // Rows do not move under the hands of somebody who is in the tree.
+    const isFree = () => document.visibilityState === "visible" && !element.contains(document.activeElement);
+    const timer = window.setInterval(() => isFree() && void refreshTree(), REFRESH);
+    return () => {
+      observer.disconnect();
+      window.clearInterval(timer);
+    };
   }, []);
 
   const rows = root.rows;
@@ -32,6 +47,20 @@ export function Tree() {
     const top = chosen.value * ROW;
     if (top < element.scrollTop) element.scrollTop = top;
     else if (top + ROW > element.scrollTop + element.clientHeight) element.scrollTop = top + ROW - element.clientHeight;
+  };
+
+  /** Goes to the filter of the directory that the chosen row is in, or else of the first one that has a filter. */
+  const toFilter = () => {
+    const filters = (number: number) => {
+      const row = rowAt(number);
+      return row.kind === "entry" && row.open !== null && row.open.total > FILTER_FROM;
+    };
+    let number = chosen.value;
+    while (number > 0 && !filters(number)) number = above(number);
+    for (let next = 0; !filters(number) && next < Math.min(rows, ROWS_TRIED); next++) number = next;
+    if (!filters(number)) return;
+    choose(number);
+    focusSoon(() => document.querySelector<HTMLElement>(`#row-${number} input`));
   };
 
   const onKey = (event: KeyboardEvent) => {
@@ -45,7 +74,7 @@ export function Tree() {
     else if (event.key === "ArrowLeft") row.kind === "entry" && row.open ? toggle(row) : choose(above(chosen.value));
     else if (event.key === "Enter") act(row, event.shiftKey);
     else if (event.key === " ") toggle(row);
-    else if (event.key === "f") focusFilter(box.current);
+    else if (event.key === "f") toFilter();
     else return;
     event.preventDefault();
   };
@@ -74,24 +103,11 @@ export function Tree() {
   );
 }
 
-function above(number: number): number {
-  const depth = rowAt(number).directory.depth;
-  for (let place = number - 1; place >= 0; place--) {
-    if (rowAt(place).directory.depth < depth) return place;
-  }
-  return 0;
-}
-
 /** Plots a metric; a directory opens, or with Shift its metrics are added. */
 function act(row: Row, adds: boolean): void {
   if (row.kind !== "entry") return;
-  if (row.entry.leaf) plot(row.path, adds);
-  else if (adds) plot(`${row.path}.*`, true);
+  if (row.entry.leaf || adds) plot(targetOf(row.path, row.entry.leaf), adds);
   else toggle(row);
-}
-
-function focusFilter(box: HTMLElement | null): void {
-  box?.querySelector<HTMLInputElement>("input")?.focus();
 }
 
 interface LineProps {
@@ -123,14 +139,14 @@ function Line({ number, row, chosen, choose }: LineProps) {
         choose(number);
         if (event.target instanceof HTMLInputElement) return;
         if (entry.branch) toggle(row);
-        else plot(path, event.shiftKey);
+        else plot(targetOf(path, true), event.shiftKey);
       }}
     >
       <span class={entry.branch ? "twist" : "twist leaf"} aria-hidden="true">
         {entry.branch ? (open ? "▾" : "▸") : "•"}
       </span>
       <span class="name">{visible(entry.name)}</span>
-      {open && open.total > 12 && (
+      {open && open.total > FILTER_FROM && (
         <input
           class="filter"
           aria-label={`Filter within ${visible(path)}`}
@@ -144,7 +160,7 @@ function Line({ number, row, chosen, choose }: LineProps) {
       )}
       {entry.branch && <span class="below">{entry.metrics === null ? "many" : count(entry.metrics)}</span>}
       {entry.branch && entry.leaf && (
-        <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(path, event.shiftKey))}>
+        <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(targetOf(path, true), event.shiftKey))}>
           ∿
         </button>
       )}

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { build } from "esbuild";
 
 const { outputFiles } = await build({
-  stdin: { contents: 'export * from "./src/commands"; export * from "./src/link"; export * from "./src/imports"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
+  stdin: { contents: 'export * from "./src/commands"; export * from "./src/link"; export * from "./src/keys"; export * from "./src/targets"; export * from "./src/imports"; export * from "./src/numbers"; export * from "./src/shape"; export * from "./src/colors"; export * from "./src/functions";', resolveDir: new URL("..", import.meta.url).pathname, loader: "ts" },
   bundle: true, format: "esm", write: false, platform: "neutral",
 });
 const page = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
@@ -92,6 +92,10 @@ test("numbers are short", () => {
   assert.deepEqual([0, 1, 999.96, 1500, 1e6, -2.5e9, 0.25, 0.0000123, null].map((value) => shown(value)), ["0", "1", "1000", "1.5k", "1M", "−2.5G", "0.25", "12.3µ", "–"]);
   assert.equal(shown(1536, "binary"), "1.5Ki");
   assert.equal(shown(90, "sec"), "1.5 min");
+  // Whole numbers are not rounded, and what has no prefix has an exponent.
+  assert.deepEqual([1234567.891, 12345.678, 0.000123456].map((value) => shown(value, "none")), ["1234568", "12345.7", "0.000123456"]);
+  assert.deepEqual([1.2346e31, -1e21, 1e-16].map((value) => shown(value)), ["1.235e+31", "−1e+21", "1e−16"]);
+  assert.equal(shown(1e30, "binary"), "1e+30");
   assert.equal(page.retention("60s:604800s,3600s:63072000s"), "1min:7d,1h:2y");
 });
 
@@ -291,4 +295,97 @@ test("a stack has gaps where none of its series has a value", () => {
   const series = (values) => ({ name: "a", axis: 0, step: 60, consolidation: "average", values });
   const answer = { from: 0, until: 240, now: 0, total: 2, axes: [{ start: 0, step: 60, count: 4 }], series: [series([1, null, null, 4]), series([1, 2, null, null])] };
   assert.deepEqual(page.shape(answer, () => true).drawn, [[1, 0, null, 4], [2, 2, null, 4]]);
+});
+
+test("a name with characters of the grammars becomes a target that means only it", () => {
+  const target = (path) => page.targetOf(path, true);
+  assert.equal(target("servers.web-01:80/x.cpu_%"), "servers.web-01:80/x.cpu_%");
+  assert.equal(target("a.o'brien.f(x)=1|2"), "a.o\\'brien.f\\(x\\)\\=1\\|2");
+  assert.equal(target("a.{b}.c*"), "a.\\\\\\{b\\\\\\}.c\\\\*");
+  assert.equal(page.targetOf("a(1)", false), "a\\(1\\).*");
+  // The editor's completion reads them back.
+  const next = chance(7);
+  for (let round = 0; round < 2000; round++) {
+    const name = Array.from({ length: 1 + next(8) }, () => "a.b(){}[]*?,'\"\\|=;x-é"[next(22)]).join("");
+    assert.equal(page.nameOfGlob(page.globOf(page.escaped(name))), name, name);
+    // What is escaped is no end of a call, and no quote.
+    const call = page.callAt(`f(${page.escaped(name)}`, 2 + page.escaped(name).length);
+    assert.deepEqual([call.name, call.quote], ["f", ""], name);
+  }
+  assert.equal(page.nameOfGlob("a.*"), null);
+});
+
+test("tags with any quotes become a seriesByTag", () => {
+  assert.equal(page.targetOf("cpu;host=a", true), "seriesByTag('name=cpu', 'host=a')");
+  assert.equal(page.quoted("k=o'brien"), '"k=o\'brien"');
+  assert.equal(page.quoted("k=a'b\"c."), "'k=~^a\\x27b\"c\\.$'");
+  assert.equal(page.quoted("k=a\\"), "'k=~^a\\\\$'");
+});
+
+test("items keep their number when others are removed", () => {
+  const keys = new page.Keys();
+  const [first, second, third] = [keys.at(0), keys.at(1), keys.at(2)];
+  keys.remove(1);
+  assert.deepEqual([keys.at(0), keys.at(1)], [first, third]);
+  assert.ok(![first, second, third].includes(keys.at(2)));
+});
+
+test("times of Grafana that are rounded or in the future", () => {
+  const times = (from, to) => {
+    const { view } = page.readImport(JSON.stringify({ time: { from, to }, panels: [{ targets: [{ target: "a" }] }] }));
+    return [view.from, view.until];
+  };
+  assert.deepEqual(times("now/d", "now/d"), ["midnight", "now"]);
+  assert.deepEqual(times("now-1d/d", "now-1d/d"), ["midnight-1d", "midnight"]);
+  assert.deepEqual(times("now/w", "now"), ["-1w", "now"]);
+  assert.deepEqual(times("now-7d/d", "now"), ["midnight-7d", "now"]);
+  assert.deepEqual(times("now-6h", "now+1h"), ["-6h", "now+1h"]);
+  assert.deepEqual(times("now-2Q", "now"), ["-6mon", "now"]);
+});
+
+test("variables without a chosen value, and Grafana's intervals", () => {
+  const filled = (variable, target) => {
+    const imported = page.readImport(JSON.stringify({ templating: { list: [{ name: "v", ...variable }] }, panels: [{ targets: [{ target }] }] }));
+    return page.filled(imported, imported.variables).panels[0].targets[0];
+  };
+  assert.equal(filled({ type: "query", query: "servers.*", current: {} }, "servers.$v.cpu"), "servers.*.cpu");
+  assert.equal(filled({ type: "query", query: { query: "servers.*" }, current: { value: [] } }, "servers.$v.cpu"), "servers.*.cpu");
+  assert.equal(filled({ type: "custom", query: "Web : web01, DB : db01" }, "servers.$v.cpu"), "servers.web01.cpu");
+  assert.equal(filled({ type: "constant", query: "eu" }, "$v.x"), "eu.x");
+  assert.equal(filled({ type: "interval", query: "10m,1h" }, "summarize(a,'$v')"), "summarize(a,'10min')");
+  assert.equal(filled({ type: "interval", current: { value: "$__auto_interval_v" } }, "summarize(a,'$v')"), "summarize(a,'1min')");
+  assert.equal(filled({}, "summarize(a,'5m')"), "summarize(a,'5min')");
+});
+
+test("the address of a dashboard of graphite-web says what to open", () => {
+  for (const path of ["/#cpu", "#cpu", "/cpu", "/load/cpu"]) assert.throws(() => page.readImport(`http://gw/dashboard${path}`), /open \/dashboard\/load\/cpu of/);
+});
+
+test("library panels of an export, and panels in panels without end", () => {
+  const library = { title: "Shared", targets: [{ target: "a" }] };
+  const { view } = page.readImport(JSON.stringify({ __elements: { u: { model: library } }, panels: [{ libraryPanel: { uid: "u", name: "Shared" } }] }));
+  assert.deepEqual(view.panels.map((panel) => [panel.title, panel.targets]), [["Shared", ["a"]]]);
+  const deep = `${'{"panels":['.repeat(20_000)}{"targets":[{"target":"a"}]}${"]}".repeat(20_000)}`;
+  assert.throws(() => page.readImport(deep), page.Unreadable);
+});
+
+test("escapes outside of strings stay when a target is formatted", () => {
+  const target = `sumSeries(a.o\\'brien.${"x".repeat(40)}, b.\\(c\\).${"y".repeat(40)})`;
+  assert.equal(page.format(target).replace(/\s/g, ""), target.replace(/\s/g, ""));
+  assert.equal(page.format(target).split("\n").length, 4);
+});
+
+test("an axis has two ends in order, whatever is asked for", () => {
+  assert.deepEqual(page.padded(2, 10, null, 20), [0, 20]);
+  assert.deepEqual(page.padded(2, 10, 5, 5), page.padded(2, 10, null, null));
+  assert.deepEqual(page.padded(2, 10, 9, -9), page.padded(2, 10, null, null));
+  assert.deepEqual(page.padded(2, 10, null, -5), [-6, -5]);
+  assert.deepEqual(page.padded(2, 10, 50, null), [50, 51]);
+  for (const min of [-7, -1, 0, 3]) {
+    for (const max of [-7, 0, 3]) {
+      if (max < min) continue;
+      const [from, to] = page.padded(min, max, null, null);
+      assert.ok(from < to && from <= min && max <= to, `${min} ${max}: ${from} ${to}`);
+    }
+  }
 });

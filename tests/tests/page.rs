@@ -4,6 +4,7 @@
 mod axe;
 mod costs;
 mod explain;
+mod keeps;
 mod link;
 mod plots;
 mod rules;

@@ -79,6 +79,39 @@ fn drawing_functions_have_their_effect() {
     browser.check_log(&[]);
 }
 
+/// Keys that come faster than the answers all count, and no range leaves the times that /render understands.
+#[test]
+fn keys_zoom_as_often_as_they_are_pressed() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(&daemon, &format!("#from={}&until={NOW}&target=servers.web01.cpu.user", NOW - 3600)));
+    browser.wait("a plot", &format!("{DRAWN} === 1"));
+    browser.script("document.querySelector('.plot').focus()");
+    browser.press("---");
+    let from = NOW - 3600 - (1800 + 3600 + 7200);
+    browser.wait("a range eight times as long", &format!("location.hash.startsWith('#from={from}&')"));
+    browser.press(&"-".repeat(40));
+    browser.wait("the longest range", "location.hash.startsWith('#from=86400&until=32503680000&')");
+    browser.wait_text(".legend", "servers.web01.cpu.user");
+    browser.press(&"+".repeat(50));
+    browser.wait_text(".plot", "No series");
+    browser.check_log(&[]);
+}
+
+/// Ends of the axis that leave no room for values are ignored.
+#[test]
+fn an_axis_without_room_is_drawn() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    browser.open(&page(
+        &daemon,
+        "#from=-1h&target=servers.web01.cpu.user&yMin=5&yMax=5&panel=B&target=servers.web01.cpu.user&yMax=-5",
+    ));
+    browser.wait("two plots", &format!("{DRAWN} === 2"));
+    browser.wait_text(".legend", "servers.web01.cpu.user");
+    browser.check_log(&[]);
+}
+
 /// Of many series only the first 500 are drawn, and the legend shows this. It has a filter, and shows the
 /// last, smallest, largest and mean value of each series.
 #[test]
@@ -191,7 +224,7 @@ fn what_is_taken_out_is_the_panel() {
         "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (text) => { window.copied = text; }}})",
     );
     browser.click_button(".out", "Copy as curl");
-    browser.wait("a command", "window.copied?.startsWith(\"curl 'http://127.0.0.1:\") === true");
+    browser.wait("a command", "window.copied?.startsWith(\"curl -g 'http://127.0.0.1:\") === true");
     let names = browser.script(
         "return fetch(window.copied.slice(6, -1)).then((answer) => answer.json()).then((all) => all.map((one) => one.target))",
     );

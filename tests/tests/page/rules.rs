@@ -55,6 +55,12 @@ fn the_rules_are_explained_and_tried() {
     browser.press("[broken]\u{e007}pattern = (\u{e007}retentions = 1m:2d\u{e007}");
     browser.click_button(".rules form", "Try");
     browser.wait_text(".rules .problem", "storage-schemas.conf line 2: [broken] error: pattern");
+    // The mistake in one text is not shown while another text is tried.
+    browser.script("window.own = window.fetch; window.fetch = () => new Promise(() => {})");
+    browser.click_button(".rules form", "Try");
+    browser.wait_text(".rules [role=status]", "counting");
+    browser.wait("no problem", "document.querySelector('.rules .problem') === null");
+    browser.script("window.fetch = window.own");
     browser.back();
     browser.wait("the graph again", &format!("{DRAWN} === 1 && document.querySelector('.rules') === null"));
     browser.check_log(&["400 (Bad Request)"]);

@@ -68,7 +68,7 @@ mod tests {
         let config = Config { rules, measure_every: Period::seconds(0) };
         let problems = config.problems();
         assert_eq!(problems.len(), 4, "{problems:#?}");
-        assert!(problems[0].contains("quotas.conf:1: [a] no pattern"), "{problems:#?}");
+        assert!(problems[0].contains("quotas.conf:1: [a] the pattern is missing"), "{problems:#?}");
         let missing = Config { rules: "/nowhere/quotas.conf".into(), ..Config::default() };
         assert!(missing.problems()[0].starts_with("quotas.rules: /nowhere/quotas.conf: cannot be read"));
     }

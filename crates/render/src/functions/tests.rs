@@ -219,7 +219,7 @@ fn wrong_arguments_are_named() {
         ),
         (
             "consolidateBy(a.x, 'mode')",
-            "consolidateBy: the argument consolidationFunc is \"mode\", which is none of sum, average, avg, avg_zero, min, max, first, last, at character 1",
+            "consolidateBy: the argument consolidationFunc is \"mode\"; it must be one of sum, average, avg, avg_zero, min, max, first, last, at character 1",
         ),
     ] {
         assert_eq!(run(target, 0.0).unwrap_err(), error, "{target}");
