@@ -233,9 +233,9 @@ mod tests {
 
     #[test]
     fn far_slots_are_read_apart() {
-        let around = |slots: &[u32]| super::around(slots.iter().copied());
-        assert_eq!(around(&[1, 2, 9, 10 + GAP]), [(1, 10), (10 + GAP, 11 + GAP)].map(|(a, b)| a..b));
-        assert_eq!(around(&[]), []);
+        let near = |slots: &[u32]| around(slots.iter().copied());
+        assert_eq!(near(&[1, 2, 9, 10 + GAP]), [(1, 10), (10 + GAP, 11 + GAP)].map(|(a, b)| a..b));
+        assert_eq!(near(&[]), []);
     }
 
     #[test]

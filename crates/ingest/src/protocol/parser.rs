@@ -150,7 +150,7 @@ impl Intake {
             return Err(Reject::Nan);
         }
         with_stored(name, context.names, context.relabel, |name| {
-            self.points.push_utf8(name, timestamp, value)
+            self.points.push_utf8(name, timestamp, value);
         })
     }
 }
