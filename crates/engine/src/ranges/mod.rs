@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
+use crate::slots::{Stored, read_pieces};
 
 /// How often metrics are asked for of which points are on their way to the store.
 const TRIES: u32 = 400;
@@ -256,25 +257,20 @@ impl Engine {
         &self,
         subject: &Subject<'_>,
         stage: usize,
-        held: &impl Fn(u32) -> bool,
+        held: &(impl Fn(u32) -> bool + Sync),
     ) -> Result<u64, StoreError> {
         let (layout, now) = (&subject.head.layout, subject.now);
         let of = layout.stage(stage);
         let slot = |time: i64| of.slot(u32::try_from(time.max(0)).unwrap_or(u32::MAX));
         let whole = subject.whole(stage);
-        let mut from = whole.start.max(slot(now - of.duration() as i64));
+        let from = whole.start.max(slot(now - of.duration() as i64));
         let end = whole.end.min(slot(now + AHEAD_SECONDS));
         let mut known = 0;
-        while from < end {
-            let until = end.min(from.saturating_add(READ_SLOTS as u32));
-            let ranges = vec![layout.range(subject.head.id, stage, from, until)];
-            let request = ReadRequest { ranges, ..ReadRequest::default() };
-            let columns = read_merged(&*self.parts().points, &request).await?;
-            let slots = columns.iter().flat_map(|column| (from..).zip(&column.values));
-            let is_counted = |slot, value: &f64| !(value.is_nan() || stage == 0 && held(slot));
-            known += slots.filter(|(slot, value)| is_counted(*slot, value)).count() as u64;
-            from = until;
-        }
+        let range = layout.range(subject.head.id, stage, from, end.max(from));
+        let mut count = |_: usize, piece: Stored| {
+            known += piece.iter().filter(|(slot, _)| !(stage == 0 && held(*slot))).count() as u64;
+        };
+        read_pieces(&*self.parts().points, &[range], &mut count).await?;
         Ok(known)
     }
 }
