@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    ErrorKind, FlushBatch, RangeDeleter, RangeReport, ReadRequest, SlotRange, StateRow, StoreError, TimeRange,
+    ErrorKind, FlushBatch, RangeDeleter, RangeReport, SlotRange, StateRow, StoreError, TimeRange,
 };
 
 use self::plan::{Edge, Plan, Subject};
 use crate::engine::Engine;
-use crate::read::read_merged;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
-use crate::slots::{Stored, read_pieces};
+use crate::slots::{Stored, read_pieces, read_stored};
 
 /// How often metrics are asked for of which points are on their way to the store.
 const TRIES: u32 = 400;
@@ -167,22 +166,22 @@ impl Engine {
         let now = self.parts().clock.now();
         let mut rest = works;
         while !rest.is_empty() {
-            let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+            let mut ranges = Vec::new();
             let (mut slots, mut taken) = (0, 0);
             while taken < rest.len() && slots < READ_SLOTS {
                 let work = &rest[taken];
                 for read in subject(&work.head, range, now).reads(&work.edges) {
                     slots += u64::from(read.until - read.from);
-                    request.ranges.push(read);
+                    ranges.push(read);
                 }
                 taken += 1;
             }
-            let columns = read_merged(&*self.parts().points, &request).await?;
-            let mut columns = columns.as_slice();
+            let stored = read_stored(&*self.parts().points, &ranges).await?;
+            let mut stored = stored.as_slice();
             let (now_read, left) = rest.split_at_mut(taken);
             for work in now_read {
-                let (own, others) = columns.split_at(2 * work.edges.len());
-                columns = others;
+                let (own, others) = stored.split_at(2 * work.edges.len());
+                stored = others;
                 work.plan = subject(&work.head, range, now).plan(&work.edges, own);
                 let report = &mut reports[work.place];
                 (report.folded, report.kept) = (work.plan.folded, work.plan.kept);
