@@ -10,11 +10,11 @@ const COMPARE_EVERY: Duration = Duration::from_secs(4);
 const TOLERANCE_MS: i64 = 10_000;
 
 impl Member {
-    /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is ahead. Never
-    /// returns.
+    /// Compares our clock with the servers' every few seconds, and notes for the condition whether ours is
+    /// ahead. Never returns.
     pub(crate) async fn compare_clocks(self) {
         loop {
-            // Before the request: so a slow answer makes no clock look ahead.
+            // Read before the request, so that a slow answer does not make our clock look ahead.
             let clock_ms = self.clock().now_ms();
             match self.store().server_clock_ms().await {
                 Ok(server_ms) => {
@@ -28,8 +28,9 @@ impl Member {
     }
 }
 
-/// Returns what is wrong and what to do. The arguments say how far this machine's clock and the timestamps of rows
-/// are ahead of the server's clock, in milliseconds. `None` if both are within the tolerance.
+/// Returns what is wrong with the clock and what to do about it. The arguments say how far this machine's
+/// clock and the timestamps of rows are ahead of the server's clock, in milliseconds. `None` if both are
+/// within the tolerance.
 fn problem(clock_ms: i64, rows_ms: i64) -> Option<String> {
     let effect = "rows of this daemon replace rows and deletions of other daemons, even those that are later";
     if clock_ms > TOLERANCE_MS {

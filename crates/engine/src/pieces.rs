@@ -10,7 +10,11 @@ const RANGES_AT_ONCE: usize = 512;
 
 /// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
 /// [`SLOTS_AT_ONCE`] slots.
-pub(crate) fn cut(mut parts: Vec<Range<u32>>, slots: (u32, u32)) -> impl Iterator<Item = Range<u32>> {
+pub(crate) fn cut(
+    parts: impl IntoIterator<Item = Range<u32>>,
+    slots: (u32, u32),
+) -> impl Iterator<Item = Range<u32>> {
+    let mut parts = Vec::from_iter(parts);
     parts.sort_unstable_by_key(|part| part.start);
     let mut joined: Vec<Range<u32>> = Vec::new();
     for part in parts {
@@ -46,11 +50,13 @@ mod tests {
 
     #[test]
     fn parts_are_joined_and_cut() {
-        let cut = |parts: &[Range<u32>], slots| cut(parts.to_vec(), slots).collect::<Vec<_>>();
-        assert_eq!(cut(&[5..9, 0..3, 8..12, 12..13, 20..30], (1, 25)), [1..3, 5..13, 20..25]);
-        assert_eq!(cut(&[0..3], (3, 9)), []);
+        let cut = |parts: &[(u32, u32)], slots| {
+            cut(parts.iter().map(|(from, until)| *from..*until), slots).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[(5, 9), (0, 3), (8, 12), (12, 13), (20, 30)], (1, 25)), [1..3, 5..13, 20..25]);
+        assert_eq!(cut(&[(0, 3)], (3, 9)), []);
         let (most, end) = (SLOTS_AT_ONCE as u32, u32::MAX);
-        assert_eq!(cut(&[end - most - 1..end], (0, end)), [end - most - 1..end - 1, end - 1..end]);
+        assert_eq!(cut(&[(end - most - 1, end)], (0, end)), [end - most - 1..end - 1, end - 1..end]);
     }
 
     #[test]

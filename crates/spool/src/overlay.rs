@@ -11,7 +11,7 @@ use plumbago_store::{Column, ReadRequest, SlotRange, WriteBatch};
 use crate::calls::Table;
 use crate::slice;
 
-/// The known slots of each range of a request; `None` where the spool has nothing.
+/// The known slots of each range of a request; `None` for ranges of which the spool has nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     columns: Vec<Option<Column>>,
@@ -20,7 +20,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Reads what the spool has for a request.
+    /// Reads the rows that the spool has for a request.
     ///
     /// # Errors
     /// If the spool cannot be read. Damaged slices are counted and cause no error.
@@ -60,7 +60,7 @@ impl Overlay {
         }
     }
 
-    /// Only the slots of the spool.
+    /// Returns only the slots of the spool.
     pub(crate) fn alone(self, request: &ReadRequest) -> Vec<Column> {
         let columns = self.columns.into_iter().zip(&request.ranges);
         columns.map(|(column, range)| column.unwrap_or_else(|| range.unknown())).collect()

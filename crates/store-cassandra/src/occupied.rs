@@ -38,14 +38,14 @@ impl CassandraStore {
         let partitions = layout::partitions(range.from, range.until).map(|(partition, ..)| partition);
         let partitions: Vec<Partition> = partitions.collect();
         if partitions.len() <= PARTITIONS_FEW {
-            return Ok(Vec::from_iter([range.from..range.until]));
+            return Ok(std::iter::once(range.from..range.until).collect());
         }
         let session = self.tables.session().await?;
         let statements = match self.tables.get(Table::new(range.stage, range.stage_index)).await {
             Ok(statements) => statements,
             // A missing table holds no points. A read of one partition reports it.
             Err(error) if error::is_invalid(&error) => {
-                return Ok(Vec::from_iter([range.from..range.from + 1]));
+                return Ok(std::iter::once(range.from..range.from + 1).collect());
             }
             Err(error) => return Err(error),
         };

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The servers' clock. Clones share it.
+/// The servers' clock. Clones share the last comparison.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ServerClock(Arc<Mutex<Option<(i64, Instant)>>>);
 

@@ -18,7 +18,7 @@ pub struct Points {
     pub insert_late: String,
     /// Reads a range of offsets in one partition.
     pub select: String,
-    /// The same, with the time at which each row was written; `None` for raw points.
+    /// Like `select`, with the time at which each row was written; `None` for raw points.
     pub select_timed: Option<String>,
     /// Finds out whether a partition has a row.
     pub any: String,

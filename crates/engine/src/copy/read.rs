@@ -9,7 +9,7 @@ use crate::shard::ALLOWANCE;
 use crate::shard::downsample::MetricLayout;
 use crate::slots::{Stored, read_pieces};
 
-/// A metric whose stages are all read.
+/// A metric all of whose stages are read.
 pub(super) struct Whole {
     pub(super) id: MetricId,
     pub(super) layout: Arc<MetricLayout>,
