@@ -41,6 +41,7 @@ mod kairosdb_writes;
 mod ledger;
 mod listeners;
 mod load;
+mod long_stages;
 mod maintenance;
 mod memory;
 mod mistakes;

@@ -13,6 +13,7 @@
 //! * `copy`: metrics get other names (`copy/read.rs`, `copy/snapshot.rs`); reads their histories for another store
 //!   (`copy/stored.rs`).
 //! * `ranges`: a range of time of a metric is deleted.
+//! * `slots`: slots as the store has them; long ranges are read without their empty parts (`pieces`).
 //! * `recover`: a start after a stop or a crash.
 //! * `checkpoint`: one file with all names and heads, from a clean stop to the next start.
 //!
@@ -32,6 +33,7 @@ mod import;
 mod late;
 mod ledger;
 mod memory;
+mod pieces;
 pub mod quotas;
 mod ranges;
 mod read;

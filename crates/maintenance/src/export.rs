@@ -1,21 +1,24 @@
 //! Writes the points of metrics as whisper files.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Component, Path, PathBuf};
 
 use plumbago_model::Aggregation;
-use plumbago_store::History;
-use plumbago_whisper::write;
+use plumbago_store::{History, MetricMeta};
+use plumbago_whisper::{Sparse, file_bytes, write_sparse};
 use serde::{Deserialize, Serialize};
 
 use crate::backup::take::real;
+use crate::batches::batches;
 use crate::rate::Rate;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
 /// Number of metrics that are read at a time.
 const METRICS: usize = 64;
+/// Bytes of the files of these metrics, at most; a larger file is written alone. Their points may be in memory.
+const BYTES: u64 = 256 << 20;
 /// Largest number of bytes in a file's name before `.wsp` and the `.new` of a file that is being written.
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
 /// Largest number of metrics in the report that were not written.
@@ -67,16 +70,21 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
     let mut report = ExportReport::default();
     work.progress.begin("metrics", None);
     let mut rate = Rate::new(plan.rate);
-    let mut batches = work.names.find(&plan.which);
-    while let Some(names) = batches.recv().await {
+    let mut found = work.names.find(&plan.which);
+    while let Some(names) = found.recv().await {
         let names = names?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         for names in names.chunks(rate.step(METRICS)) {
             rate.take(names.len()).await;
             work.go_on()?;
-            for history in work.histories.histories(names).await?.into_iter().flatten() {
-                report.metrics += 1;
-                export(plan, &history, &mut report)?;
+            let fit = those_that_fit(work, names, &mut report).await?;
+            for some in batches(&fit, METRICS, BYTES, |(_, bytes)| *bytes) {
+                work.go_on()?;
+                let names: Vec<&str> = some.iter().map(|(name, _)| name.as_str()).collect();
+                for history in work.histories.histories(&names).await?.into_iter().flatten() {
+                    report.metrics += 1;
+                    export(plan, &history, &mut report)?;
+                }
             }
             work.progress.set(report.metrics, format!("{} points", report.points));
         }
@@ -100,21 +108,46 @@ fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
     )))
 }
 
-fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) -> Result<(), VerbError> {
-    let mut skip = |why: &str| {
-        report.skipped += 1;
-        if report.examples.len() < EXAMPLES_MAX {
-            report.examples.push(format!("{}: {why}", history.name));
+/// The metrics whose files are not too large for whisper, each with the bytes of its file. Nothing is read of the
+/// others.
+async fn those_that_fit(
+    work: &Work,
+    names: &[&str],
+    report: &mut ExportReport,
+) -> Result<Vec<(String, u64)>, VerbError> {
+    let mut fit = Vec::with_capacity(names.len());
+    for MetricMeta { name, config, .. } in work.stores.metadata.get(names).await?.into_iter().flatten() {
+        match file_bytes(&config.retention) {
+            Ok(bytes) => fit.push((name, bytes)),
+            Err(problem) => {
+                report.metrics += 1;
+                report.skip(&name, &problem.to_string());
+            }
         }
-    };
+    }
+    Ok(fit)
+}
+
+impl ExportReport {
+    fn skip(&mut self, name: &str, why: &str) {
+        self.skipped += 1;
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(format!("{name}: {why}"));
+        }
+    }
+}
+
+fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) -> Result<(), VerbError> {
+    let mut skip = |why: &str| report.skip(&history.name, why);
     let Some(inside) = place_of(&history.name) else {
         skip("its name cannot be the name of a file: a component is \"..\" or has a slash");
         return Ok(());
     };
     let points: Vec<Vec<(u32, f64)>> = history.stages.iter().map(|stage| stage.points.clone()).collect();
     let config = &history.config;
-    let bytes = match write(&config.retention, whispers(config.aggregation), config.x_files_factor, &points) {
-        Ok(bytes) => bytes,
+    let method = whispers(config.aggregation);
+    let file = match write_sparse(&config.retention, method, config.x_files_factor, &points) {
+        Ok(file) => file,
         Err(problem) => {
             skip(&problem.to_string());
             return Ok(());
@@ -126,7 +159,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         return Ok(());
     }
     if !plan.dry_run
-        && let Err(error) = replace(&path, &bytes)
+        && let Err(error) = replace(&path, &file)
     {
         let text = format!("cannot write {}: {error}", path.display());
         if is_of_this_name(&error) {
@@ -137,7 +170,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
     }
     report.files += 1;
     report.points += history.points();
-    report.bytes += bytes.len() as u64;
+    report.bytes += file.len;
     Ok(())
 }
 
@@ -181,15 +214,20 @@ fn place_of(name: &str) -> Option<PathBuf> {
     is_inside.then_some(path)
 }
 
-/// Writes a temporary file beside the target, and renames it when it is complete.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a temporary file beside the target, and renames it when it is complete. Long stretches without points are left out, so that they
+/// take no room on the disk.
+fn replace(path: &Path, content: &Sparse) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let mut file = fs::File::create(&new)?;
-    file.write_all(bytes)?;
+    file.set_len(content.len)?;
+    for (place, bytes) in &content.parts {
+        file.seek(SeekFrom::Start(*place))?;
+        file.write_all(bytes)?;
+    }
     fs::rename(&new, path).inspect_err(|_| {
         let _ = fs::remove_file(&new);
     })

@@ -1,11 +1,12 @@
 //! Combines pending rows with the answer of the remote store: pending slots win.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::SpoolError;
 use crate::queue::{Id, Spool};
 use plumbago_model::MetricId;
-use plumbago_store::{Column, ReadRequest, WriteBatch};
+use plumbago_store::{Column, ReadRequest, SlotRange, WriteBatch};
 
 use crate::calls::Table;
 use crate::slice;
@@ -24,27 +25,11 @@ impl Overlay {
     /// # Errors
     /// If the spool cannot be read. Damaged slices are counted and cause no error.
     pub(crate) fn read(spool: &Spool, request: &ReadRequest) -> Result<Self, SpoolError> {
-        let mut ranges: HashMap<Id, Vec<usize>> = HashMap::new();
-        for (at, range) in request.ranges.iter().enumerate() {
-            ranges.entry(range.id.0).or_default().push(at);
-        }
-        let mut ids: Vec<Id> = ranges.keys().copied().collect();
-        ids.sort_unstable();
         let mut overlay = Self { columns: vec![None; request.ranges.len()], damaged: 0 };
-        let mut batch = WriteBatch::default();
-        let mut visit = |place: usize, _, bytes: &[u8]| {
-            batch.clear();
-            match slice::read(MetricId(ids[place]), bytes, &mut batch) {
-                Ok(()) => overlay.lay(&batch, request, &ranges[&ids[place]]),
-                Err(slice::Damaged) => overlay.damaged += 1,
-            }
-        };
-        if request.include_retained {
-            spool.read_retained(&ids, &mut visit)?;
-        } else {
-            spool.read(&ids, &mut visit)?;
-        }
-        Ok(overlay)
+        let damaged = visit(spool, &request.ranges, request.include_retained, &mut |batch, places| {
+            overlay.lay(batch, request, places);
+        })?;
+        Ok(Self { damaged, ..overlay })
     }
 
     /// Writes runs over the ranges that they touch. Later calls win.
@@ -95,4 +80,56 @@ impl Overlay {
             }
         }
     }
+}
+
+/// The slots of each range that runs of the spool touch, also of retained rows. They may overlap, in any order.
+///
+/// # Errors
+/// If the spool cannot be read.
+pub(crate) fn occupied(spool: &Spool, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, SpoolError> {
+    let mut parts: Vec<Vec<Range<u32>>> = vec![Vec::new(); ranges.len()];
+    // A damaged slice is counted when it is read.
+    visit(spool, ranges, true, &mut |batch, places| {
+        for run in &batch.runs {
+            for at in places {
+                let range = &ranges[*at];
+                let table = Table { stage: range.stage, coarse: range.stage_index > 0 };
+                let touched = range.from.max(run.first_slot)..range.until.min(run.first_slot + run.len);
+                if Table::of(run) == table && !touched.is_empty() {
+                    parts[*at].push(touched);
+                }
+            }
+        }
+    })?;
+    Ok(parts)
+}
+
+/// Calls `take` for each slice of the metrics of these ranges, with the positions of the metric's ranges. Returns the
+/// number of damaged slices.
+fn visit(
+    spool: &Spool,
+    ranges: &[SlotRange],
+    include_retained: bool,
+    take: &mut dyn FnMut(&WriteBatch, &[usize]),
+) -> Result<u64, SpoolError> {
+    let mut places: HashMap<Id, Vec<usize>> = HashMap::new();
+    for (at, range) in ranges.iter().enumerate() {
+        places.entry(range.id.0).or_default().push(at);
+    }
+    let mut ids: Vec<Id> = places.keys().copied().collect();
+    ids.sort_unstable();
+    let (mut batch, mut damaged) = (WriteBatch::default(), 0);
+    let mut each = |place: usize, _: i64, bytes: &[u8]| {
+        batch.clear();
+        match slice::read(MetricId(ids[place]), bytes, &mut batch) {
+            Ok(()) => take(&batch, &places[&ids[place]]),
+            Err(slice::Damaged) => damaged += 1,
+        }
+    };
+    if include_retained {
+        spool.read_retained(&ids, &mut each)?;
+    } else {
+        spool.read(&ids, &mut each)?;
+    }
+    Ok(damaged)
 }

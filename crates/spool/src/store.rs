@@ -1,6 +1,7 @@
 //! The store that the engine commits to and reads from.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::health::{Health, SenderStatus};
-use crate::overlay::Overlay;
+use crate::overlay::{self, Overlay};
 use crate::slice;
 use crate::stats::Stats;
 
@@ -214,6 +215,17 @@ impl PointStore for SpooledStore {
         Ok(columns)
     }
 
+    /// The spool is asked first, as for a read.
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let (spool, wanted) = (self.spool.clone(), ranges.to_vec());
+        let held = blocking("read the spool", move || {
+            overlay::occupied(&spool, &wanted).map_err(|error| failed("read the spool", error))
+        })
+        .await?;
+        let stored = self.remote.occupied(ranges).await?;
+        Ok(stored.into_iter().zip(held).map(|(parts, held)| joined(parts, held)).collect())
+    }
+
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         if metrics.is_empty() {
             return Ok(());
@@ -240,6 +252,20 @@ impl PointStore for SpooledStore {
     fn write_limits(&self) -> WriteLimits {
         self.remote.write_limits()
     }
+}
+
+/// The slots of both lists of parts, in order and without overlaps.
+fn joined(mut parts: Vec<Range<u32>>, more: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    parts.extend(more);
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut all: Vec<Range<u32>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match all.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => all.push(part),
+        }
+    }
+    all
 }
 
 /// Removes stages of metrics from the spool.

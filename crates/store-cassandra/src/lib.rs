@@ -31,6 +31,7 @@ mod loose;
 mod metadata;
 mod names;
 mod nodes;
+mod occupied;
 mod peer_overlay;
 mod prepared;
 mod read;

@@ -38,6 +38,8 @@ pub(crate) struct TableStatements {
     pub(crate) delete: PreparedStatement,
     pub(crate) any_in: PreparedStatement,
     pub(crate) delete_in: PreparedStatement,
+    /// At the level of reads whose result decides on a write: it serves them too.
+    pub(crate) occupied: PreparedStatement,
     pub(crate) write_consistency: Consistency,
     /// The level of reads whose result decides on a write.
     pub(crate) decisive_consistency: Consistency,
@@ -219,6 +221,7 @@ impl Tables {
             delete: statement(&session, &text.delete, Consistency::All).await?,
             any_in: statement(&session, &text.any_in, Consistency::All).await?,
             delete_in: statement(&session, &text.delete_in, Consistency::All).await?,
+            occupied: statement(&session, &text.occupied, decisive(write, read)).await?,
             write_consistency: write,
             decisive_consistency: decisive(write, read),
             datacenter,

@@ -28,6 +28,8 @@ pub struct Points {
     pub any_in: String,
     /// Deletes a range of offsets in a partition.
     pub delete_in: String,
+    /// Finds out which of many partitions have a row.
+    pub occupied: String,
 }
 
 impl Points {
@@ -51,6 +53,9 @@ impl Points {
             delete: format!("DELETE FROM {table} WHERE metric = ? AND time_start_ms = ?"),
             any_in: format!("SELECT offset FROM {table} {part} LIMIT 1"),
             delete_in: format!("DELETE FROM {table} {part}"),
+            occupied: format!(
+                "SELECT time_start_ms FROM {table} WHERE metric = ? AND time_start_ms IN ? PER PARTITION LIMIT 1"
+            ),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `CassandraStore`, which implements the store contract for points and names.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -273,6 +274,10 @@ impl RemotePoints for CassandraStore {
         self.reader.read(request, View::OwnAndOthers(self.identity.get())).await
     }
 
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        self.occupied_parts(ranges).await
+    }
+
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
@@ -310,6 +315,10 @@ impl PointStore for CassandraStore {
 
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
         self.reader.read(request, View::Merged).await
+    }
+
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        self.occupied_parts(ranges).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {

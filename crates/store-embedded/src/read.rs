@@ -71,14 +71,13 @@ impl Reader<'_> {
     }
 
     fn stored(&mut self, range: &SlotRange) -> Column {
-        self.core.stats.columns_decoded.add(1);
-        let coarse = range.stage_index > 0;
-        let mut column = Column::unknown(range.until.saturating_sub(range.from) as usize, coarse);
-        let key = StageKey { stage: range.stage, coarse };
-        let Some(stage) = self.stage(key) else { return column };
+        let mut column = range.unknown();
         if range.from >= range.until {
             return column;
         }
+        self.core.stats.columns_decoded.add(1);
+        let key = StageKey { stage: range.stage, coarse: range.stage_index > 0 };
+        let Some(stage) = self.stage(key) else { return column };
         let buckets = stage.bucket_of(range.from)..=stage.bucket_of(range.until - 1);
         for (number, bucket) in stage.buckets.range(buckets) {
             let from = range.from.max(stage.start_of(*number));

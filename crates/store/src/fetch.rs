@@ -95,12 +95,14 @@ pub struct KnownSlot {
     pub sum: f64,
     /// The number of the points behind the value; 1 in the raw stage.
     pub count: u32,
+    /// False if the window has too few points for the metric's xFilesFactor, so that Graphite's answers hide it.
+    pub is_shown: bool,
 }
 
 impl KnownSlot {
     /// A slot with one point.
     pub fn raw(time: i64, value: f64) -> Self {
-        Self { time, value, sum: value, count: 1 }
+        Self { time, value, sum: value, count: 1, is_shown: true }
     }
 }
 

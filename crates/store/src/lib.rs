@@ -28,6 +28,7 @@ pub mod points;
 pub mod remote;
 pub mod settings;
 pub mod shared;
+pub mod shown;
 pub mod sizes;
 #[cfg(feature = "testsuite")]
 pub mod testsuite;
@@ -59,6 +60,7 @@ pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, Set
 pub use shared::{
     ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
 };
+pub use shown::ShownSlots;
 pub use sizes::StageSizes;
 pub use windows::{SharedWindows, SlotRow};
 pub use writer::WriterIdentity;

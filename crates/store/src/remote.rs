@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -73,6 +74,14 @@ pub trait RemotePoints: Send + Sync + Debug {
     /// If the store as a whole cannot be read.
     async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
 
+    /// As [`PointStore::occupied`](crate::PointStore::occupied), with the rows of all writers.
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
+    }
+
     /// Deletes everything that was written to these stages up to a timestamp (microseconds since the epoch).
     ///
     /// # Errors
@@ -121,6 +130,10 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
 
     async fn read_own(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
         (**self).read_own(request).await
+    }
+
+    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        (**self).occupied(ranges).await
     }
 
     async fn delete_at(

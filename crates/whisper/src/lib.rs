@@ -18,7 +18,7 @@ mod write;
 pub use file::{File, Points};
 pub use header::{Archive, Header, method_of, number_of};
 pub use problem::Problem;
-pub use write::{WriteProblem, write};
+pub use write::{Sparse, WriteProblem, file_bytes, write, write_sparse};
 
 /// Size of a point in bytes: a timestamp and a value.
 pub const POINT_BYTES: usize = 12;

@@ -15,7 +15,6 @@ use plumbago_model::{Aggregation, Stage, Window};
 use plumbago_store::{SlotRange, WriteBatch};
 
 use crate::late::fold::Fold;
-use crate::late::refold::window_at;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
@@ -35,10 +34,23 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// The number of slots that are read.
+    pub(crate) fn read(&self) -> u64 {
+        self.ranges.iter().map(|range| u64::from(range.until - range.from)).sum()
+    }
+
     /// The number of slots that are read and filled.
     pub(crate) fn size(&self) -> u64 {
-        let read: u64 = self.ranges.iter().map(|range| u64::from(range.until - range.from)).sum();
-        read + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
+        self.read() + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
+    }
+
+    /// Reads of each range only what lies between the first and the last of its parts that may have rows.
+    pub(crate) fn narrow(&mut self, occupied: &[Vec<Range<u32>>]) {
+        for (range, parts) in self.ranges.iter_mut().zip(occupied) {
+            let ends = parts.first().zip(parts.last());
+            let (from, until) = ends.map_or((range.from, range.from), |(a, b)| (a.start, b.end));
+            (range.from, range.until) = (from.max(range.from), until.min(range.until));
+        }
     }
 }
 
@@ -235,10 +247,8 @@ impl Change<'_> {
     /// The known windows of a coarse old stage, including the open window, into which the head has folded the
     /// slots before its base.
     fn windows(&self, at: usize, source: &Stored) -> impl Iterator<Item = (u32, Window)> {
-        let closed = (source.from..).zip(0..source.column.values.len());
-        let closed = closed.map(|(window, place)| (window, window_at(&source.column, place)));
         let open = self.head.open.get(at - 1).map(|open| (self.closed(at), *open));
-        closed.chain(open).filter(|(_, window)| window.count > 0)
+        source.iter().chain(open.filter(|(_, window)| window.count > 0))
     }
 
     /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose

@@ -13,12 +13,17 @@ use crate::slots::Stored;
 /// About how many slots of new stages are stored in one commit. A larger commit would delay flushes for too
 /// long.
 const COMMIT_SLOTS: usize = 1 << 16;
+/// Before a part with more slots than this is read, the store is asked where it has rows: a stage may have years of
+/// seconds, most of them empty.
+const LONG_SLOTS: u64 = 1 << 16;
+/// Most parts that are read together.
+const PARTS_AT_ONCE: usize = 512;
 
 /// Parts that are read together.
 #[derive(Debug)]
 struct Group {
     request: ReadRequest,
-    /// Number of slots in the request, and number of slots to fill.
+    /// Number of slots in the request.
     slots: u64,
     /// The parts, each with the position of its metric.
     parts: Vec<(usize, Part)>,
@@ -39,7 +44,7 @@ impl Group {
     }
 
     fn add(&mut self, place: usize, part: Part) {
-        self.slots += part.size();
+        self.slots += part.read();
         self.request.ranges.extend_from_slice(&part.ranges);
         self.parts.push((place, part));
     }
@@ -54,8 +59,12 @@ impl Engine {
                 continue;
             }
             let parts = works[place].change(now).parts();
-            for part in parts {
-                if !group.parts.is_empty() && group.slots + part.size() > READ_SLOTS {
+            for mut part in parts {
+                if part.read() > LONG_SLOTS {
+                    part.narrow(&self.parts().points.occupied(&part.ranges).await?);
+                }
+                let is_full = group.slots + part.read() > READ_SLOTS || group.parts.len() >= PARTS_AT_ONCE;
+                if !group.parts.is_empty() && is_full {
                     let full = std::mem::replace(&mut group, Group::new());
                     self.fill_group(works, full, now, &mut pending).await?;
                 }
@@ -76,7 +85,7 @@ impl Engine {
         let columns = read_merged(&*self.parts().points, &group.request).await?;
         let ranges = group.request.ranges.iter();
         let read: Vec<Stored> =
-            ranges.zip(columns).map(|(range, column)| Stored { from: range.from, column }).collect();
+            ranges.zip(columns).map(|(range, column)| Stored::new(range.from, column)).collect();
         let mut read = read.into_iter();
         for (place, part) in group.parts {
             let sources: Vec<Stored> = read.by_ref().take(part.ranges.len()).collect();

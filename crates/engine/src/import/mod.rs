@@ -13,17 +13,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    Column, ErrorKind, FetchError, FlushBatch, History, HistoryOptions, HistoryReport, HistorySink,
-    MetricMeta, ReadRequest, SlotRange, StateRow, StoreError,
+    ErrorKind, FetchError, FlushBatch, History, HistoryOptions, HistoryReport, HistorySink, MetricMeta,
+    StateRow, StoreError,
 };
 
 use self::arrange::{Arranged, arrange};
 use self::plan::{Plan, Subject};
 use crate::engine::Engine;
-use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
-use crate::slots::Stored;
+use crate::slots::{Stored, read_stored};
 
 /// How often a metric is requested while it is being flushed or gets late points. After that its history is
 /// refused.
@@ -270,18 +269,16 @@ impl Engine {
         arranged: &[Arranged],
         now: i64,
     ) -> Result<Vec<Vec<Stored>>, StoreError> {
-        let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+        let mut wanted = Vec::new();
         for (work, arranged) in works.iter().zip(arranged).filter(|(work, _)| !work.created) {
             for (stage, range) in ranges(&work.head, arranged, now).into_iter().enumerate() {
-                request.ranges.push(work.head.layout.range(work.head.id, stage, range.0, range.1));
+                wanted.push(work.head.layout.range(work.head.id, stage, range.0, range.1));
             }
         }
-        let columns = read_merged(&*self.parts().points, &request).await?;
-        let mut read = request.ranges.iter().zip(columns);
+        let mut read = read_stored(&*self.parts().points, &wanted).await?.into_iter();
         let stored = works.iter().map(|work| {
             let stages = if work.created { 0 } else { work.head.layout.coarse() + 1 };
-            let stage = |(range, column): (&SlotRange, Column)| Stored { from: range.from, column };
-            read.by_ref().take(stages).map(stage).collect()
+            read.by_ref().take(stages).collect()
         });
         Ok(stored.collect())
     }

@@ -1,8 +1,7 @@
 //! Reads the whole history of metrics. Each stage is read over the range in which it answers readers.
 
-use std::sync::Arc;
-
-use plumbago_store::{FetchError, FetchRequest, History, HistoryStage, StoreError};
+use plumbago_model::Stage;
+use plumbago_store::{FetchError, History, HistoryStage, ShownSlots, StoreError};
 
 use super::stopping;
 use crate::engine::Engine;
@@ -18,27 +17,26 @@ pub(super) async fn histories(engine: &Engine, names: &[&str]) -> Result<Vec<Opt
         };
         let mut stages = Vec::new();
         for stage in meta.config.retention.stages() {
-            let from = now - stage.duration() as i64;
-            let request =
-                FetchRequest { names: vec![Arc::from(*name)], from, until: now, now, slots_max: usize::MAX };
-            let series = plumbago_store::SeriesSource::fetch(&engine.reader(), &request).await;
-            let series = series.map_err(|error| match error {
+            let points = shown(engine, name, *stage, now).await.map_err(|error| match error {
                 FetchError::Store(error) => error,
                 other => stopping(other),
             })?;
-            let points = series.into_iter().flat_map(|series| {
-                let (start, step) = (series.start, i64::from(series.step));
-                let known = series.values.into_iter().enumerate().filter(|(_, value)| !value.is_nan());
-                let time = move |at: usize| u32::try_from(start + step * at as i64).unwrap_or(0);
-                known.map(move |(at, value)| (time(at), value)).collect::<Vec<_>>()
-            });
-            stages.push(HistoryStage {
-                resolution: stage.resolution,
-                points: points.collect(),
-                ..HistoryStage::default()
-            });
+            let resolution = stage.resolution;
+            stages.push(HistoryStage { resolution, points, ..HistoryStage::default() });
         }
         histories.push(Some(History { name: (*name).to_owned(), config: meta.config, stages }));
     }
     Ok(histories)
+}
+
+/// The slots of a stage that readers see.
+async fn shown(engine: &Engine, name: &str, stage: Stage, now: i64) -> Result<Vec<(u32, f64)>, FetchError> {
+    let reader = engine.reader();
+    let range = (now - stage.duration() as i64, now);
+    let mut slots = ShownSlots::new(&reader, name, stage, range);
+    let mut points = Vec::new();
+    while let Some(part) = slots.read_part().await? {
+        points.extend(part.into_iter().map(|(time, value)| (u32::try_from(time).unwrap_or(0), value)));
+    }
+    Ok(points)
 }

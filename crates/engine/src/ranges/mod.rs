@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_store::{
-    ErrorKind, FlushBatch, RangeDeleter, RangeReport, ReadRequest, SlotRange, StateRow, StoreError, TimeRange,
+    ErrorKind, FlushBatch, RangeDeleter, RangeReport, SlotRange, StateRow, StoreError, TimeRange,
 };
 
 use self::plan::{Edge, Plan, Subject};
 use crate::engine::Engine;
-use crate::read::read_merged;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
+use crate::slots::{Stored, read_pieces, read_stored};
 
 /// How often metrics are requested whose points are on their way to the store.
 const TRIES: u32 = 400;
@@ -167,22 +167,22 @@ impl Engine {
         let now = self.parts().clock.now();
         let mut rest = works;
         while !rest.is_empty() {
-            let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
+            let mut ranges = Vec::new();
             let (mut slots, mut taken) = (0, 0);
             while taken < rest.len() && slots < READ_SLOTS {
                 let work = &rest[taken];
                 for read in subject(&work.head, range, now).reads(&work.edges) {
                     slots += u64::from(read.until - read.from);
-                    request.ranges.push(read);
+                    ranges.push(read);
                 }
                 taken += 1;
             }
-            let columns = read_merged(&*self.parts().points, &request).await?;
-            let mut columns = columns.as_slice();
+            let stored = read_stored(&*self.parts().points, &ranges).await?;
+            let mut stored = stored.as_slice();
             let (now_read, left) = rest.split_at_mut(taken);
             for work in now_read {
-                let (own, others) = columns.split_at(2 * work.edges.len());
-                columns = others;
+                let (own, others) = stored.split_at(2 * work.edges.len());
+                stored = others;
                 work.plan = subject(&work.head, range, now).plan(&work.edges, own);
                 let report = &mut reports[work.place];
                 (report.folded, report.kept) = (work.plan.folded, work.plan.kept);
@@ -258,25 +258,20 @@ impl Engine {
         &self,
         subject: &Subject<'_>,
         stage: usize,
-        held: &impl Fn(u32) -> bool,
+        held: &(impl Fn(u32) -> bool + Sync),
     ) -> Result<u64, StoreError> {
         let (layout, now) = (&subject.head.layout, subject.now);
         let of = layout.stage(stage);
         let slot = |time: i64| of.slot(u32::try_from(time.max(0)).unwrap_or(u32::MAX));
         let whole = subject.whole(stage);
-        let mut from = whole.start.max(slot(now - of.duration() as i64));
+        let from = whole.start.max(slot(now - of.duration() as i64));
         let end = whole.end.min(slot(now + AHEAD_SECONDS));
         let mut known = 0;
-        while from < end {
-            let until = end.min(from.saturating_add(READ_SLOTS as u32));
-            let ranges = vec![layout.range(subject.head.id, stage, from, until)];
-            let request = ReadRequest { ranges, ..ReadRequest::default() };
-            let columns = read_merged(&*self.parts().points, &request).await?;
-            let slots = columns.iter().flat_map(|column| (from..).zip(&column.values));
-            let is_counted = |slot, value: &f64| !(value.is_nan() || stage == 0 && held(slot));
-            known += slots.filter(|(slot, value)| is_counted(*slot, value)).count() as u64;
-            from = until;
-        }
+        let range = layout.range(subject.head.id, stage, from, end.max(from));
+        let mut count = |_: usize, piece: Stored| {
+            known += piece.iter().filter(|(slot, _)| !(stage == 0 && held(*slot))).count() as u64;
+        };
+        read_pieces(&*self.parts().points, &[range], &mut count).await?;
         Ok(known)
     }
 }

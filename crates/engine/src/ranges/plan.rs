@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use plumbago_model::Window;
-use plumbago_store::{Column, SlotRange, WriteBatch};
+use plumbago_store::{SlotRange, WriteBatch};
 
 use crate::late::fold::Fold;
-use crate::late::refold::window_at;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::shard::ranges::whole_slots;
+use crate::slots::Stored;
 
 /// A metric, and the part of it that is deleted.
 #[derive(Debug)]
@@ -133,8 +133,8 @@ impl Subject<'_> {
         edges.iter().flat_map(of).collect()
     }
 
-    /// Plans the deletion. `columns` are the answers to [`Subject::reads`], of all writers.
-    pub(crate) fn plan(&self, edges: &[Edge], columns: &[Column]) -> Plan {
+    /// Plans the deletion. `read` are the answers to [`Subject::reads`], of all writers.
+    pub(crate) fn plan(&self, edges: &[Edge], read: &[Stored]) -> Plan {
         let coarse = self.layout().coarse();
         let mut plan = Plan { open: self.head.open.clone(), ..Plan::default() };
         for (stage, open) in (1..=coarse).zip(&mut plan.open) {
@@ -145,8 +145,8 @@ impl Subject<'_> {
             }
         }
         let mut laid: Vec<BTreeMap<u32, Window>> = vec![BTreeMap::new(); coarse + 1];
-        for (edge, columns) in edges.iter().zip(columns.chunks_exact(2)) {
-            self.fold_edge(edge, columns, &mut laid, &mut plan);
+        for (edge, read) in edges.iter().zip(read.chunks_exact(2)) {
+            self.fold_edge(edge, read, &mut laid, &mut plan);
         }
         for stage in 0..=coarse {
             self.push_gone(stage, self.whole(stage), &mut plan.gone);
@@ -154,13 +154,7 @@ impl Subject<'_> {
         plan
     }
 
-    fn fold_edge(
-        &self,
-        edge: &Edge,
-        columns: &[Column],
-        laid: &mut [BTreeMap<u32, Window>],
-        plan: &mut Plan,
-    ) {
+    fn fold_edge(&self, edge: &Edge, read: &[Stored], laid: &mut [BTreeMap<u32, Window>], plan: &mut Plan) {
         let method = self.layout().config.aggregation;
         let itself = edge.window..edge.window + 1;
         let is_open = edge.state == EdgeState::Open;
@@ -171,8 +165,8 @@ impl Subject<'_> {
         if edge.state == EdgeState::Ahead || is_open && method.needs_all_slots() {
             return;
         }
-        let known = if is_open { plan.open[edge.stage - 1] } else { window_at(&columns[0], 0) };
-        let folded = self.fold_source(edge, &columns[1], laid, plan);
+        let known = if is_open { plan.open[edge.stage - 1] } else { read[0].get(edge.window) };
+        let folded = self.fold_source(edge, &read[1], laid, plan);
         let Some(folded) = folded else {
             plan.kept += u64::from(known.count > 0);
             return;
@@ -198,7 +192,7 @@ impl Subject<'_> {
     fn fold_source(
         &self,
         edge: &Edge,
-        column: &Column,
+        read: &Stored,
         laid: &[BTreeMap<u32, Window>],
         plan: &Plan,
     ) -> Option<Window> {
@@ -207,8 +201,8 @@ impl Subject<'_> {
         let gone = self.whole(source);
         let mut fold = Fold::new(method, source);
         let mut has_source = false;
-        for (place, slot) in slots.enumerate() {
-            let stored = window_at(column, place);
+        for slot in slots {
+            let stored = read.get(slot);
             has_source |= stored.count > 0;
             if !gone.contains(&slot) {
                 fold.add(method, laid[source].get(&slot).copied().unwrap_or(stored));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plumbago_store::{Column, FetchError, FetchRequest, PendingRows, ReadRequest, RowCount, WindowRow};
 
-use crate::read::known::{cut, group_len};
+use crate::pieces::{cut, group_len};
 use crate::read::{Reader, overlay, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 

@@ -1,7 +1,8 @@
 //! Plans the requests to a server, stage by stage, and where the points of an answer are stored. No I/O.
 //!
 //! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So
-//! there is one request for each stage, from the oldest time of the stage until now.
+//! there is one request for each stage, from the oldest time of the stage until now. A long fine stage is asked
+//! for in several, which all begin before the finer stage reaches.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,9 @@ use crate::graphite_source::{SourceRange, SourceSeries};
 /// How much less than the length of a stage is requested, in seconds. The clocks of both sides may differ,
 /// and a request that reaches back too far is answered from a coarser stage.
 const MARGIN: i64 = 60;
+
+/// Values of a metric in one answer, at most: a server holds all of them in memory, the unknown ones too.
+const VALUES_MAX: i64 = 1 << 20;
 
 /// The time range of an import, in seconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +47,8 @@ impl Request {
     }
 }
 
-/// The requests for these stages, the finest first. Stages without points in the time range are left out.
+/// The requests for these stages, the finest first, and those for one stage in the order of time. Stages that have
+/// nothing of the part are left out.
 pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
     let mut finer_reach = 0;
     let mut all = Vec::with_capacity(stages.len());
@@ -57,12 +62,29 @@ pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
         let from = part.from.map_or(oldest, |from| oldest.max(from.min(newest)));
         let until = part.until.map_or(now, |until| until.min(now));
         if from < until {
-            let range = SourceRange { from, until, now };
-            all.push(Request { resolution: stage.resolution, range });
+            let resolution = stage.resolution;
+            all.extend(
+                pieces(resolution, (from, until), newest)
+                    .map(|(from, until)| Request { resolution, range: SourceRange { from, until, now } }),
+            );
         }
         finer_reach = reach;
     }
     all
+}
+
+/// Divides a range into pieces of at most [`VALUES_MAX`] values, none of which begins after `newest`.
+fn pieces(resolution: u32, (from, until): (i64, i64), newest: i64) -> impl Iterator<Item = (i64, i64)> {
+    let seconds = VALUES_MAX * i64::from(resolution);
+    let mut next = Some(from);
+    std::iter::from_fn(move || {
+        let from = next?;
+        let after = from.saturating_add(seconds);
+        let is_last = after > newest || after >= until;
+        next = (!is_last).then_some(after);
+        // A server answers with the slots after `from`, so the next piece begins where this one ends.
+        Some((from, if is_last { until } else { after }))
+    })
 }
 
 /// The points of one metric, by stage, as they are collected from the answers.
@@ -232,6 +254,29 @@ mod tests {
         let asked = requests(short.retention.stages(), NOW, Part::default());
         let froms: Vec<i64> = asked.iter().map(|request| NOW - request.range.from).collect();
         assert_eq!(froms, [45, 90]);
+    }
+
+    #[test]
+    fn long_fine_stages_are_asked_for_in_pieces() {
+        let day = 86_400;
+        let stages = config("1s:3888000s,10s:378432000s average 0.5");
+        let asked = requests(stages.retention.stages(), NOW, Part::default());
+        let of = |resolution: u32| -> Vec<SourceRange> {
+            let fit = asked.iter().filter(|request| request.resolution == resolution);
+            fit.map(|request| request.range).collect()
+        };
+        for (resolution, first, newest) in
+            [(1, NOW - 45 * day + 60, NOW - 60), (10, NOW - 4380 * day + 60, NOW - 45 * day - 60)]
+        {
+            let ranges = of(resolution);
+            assert_eq!((ranges[0].from, ranges[ranges.len() - 1].until), (first, NOW));
+            assert!(ranges.windows(2).all(|pair| pair[0].until == pair[1].from));
+            // A later begin would be answered from the finer stage.
+            assert!(ranges.iter().all(|range| range.from <= newest));
+            let most = asked.iter().map(Request::values).max().unwrap();
+            assert!(most <= 2 << 20, "{most}");
+        }
+        assert_eq!((of(1).len(), of(10).len()), (4, 36));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, Stage};
+use plumbago_store::ShownSlots;
 use serde::{Deserialize, Serialize};
 
-use super::read::visible;
 use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
@@ -114,11 +114,12 @@ async fn stage_info(work: &Work, name: &str, stage: Stage) -> Result<StageInfo, 
         StageInfo { stage: stage.spelled(), slots, points: 0, first: None, last: None, bytes: None };
     let now = work.context.clock.now();
     let from = now.saturating_sub(stage.duration() as i64).max(0);
-    visible(work, name, stage, from, now, &mut |timestamp, _| {
-        info.points += 1;
-        info.first = info.first.or(Some(timestamp));
-        info.last = Some(timestamp);
-    })
-    .await?;
+    let mut shown = ShownSlots::new(&*work.source, name, stage, (from, now));
+    while let Some(part) = shown.read_part().await? {
+        work.go_on()?;
+        info.points += part.len() as u64;
+        info.first = info.first.or(part.first().map(|(time, _)| *time));
+        info.last = part.last().map(|(time, _)| *time).or(info.last);
+    }
     Ok(info)
 }

@@ -1,10 +1,8 @@
 //! The questions `read`: points of metrics, as Graphite shows them or as a stage has them stored.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, Stage};
-use plumbago_store::{FetchRequest, MetricMeta, ReadRequest, SlotRange};
+use plumbago_store::{MetricMeta, ReadRequest, ShownSlots, SlotRange};
 use serde::{Deserialize, Serialize};
 
 use crate::question::{Question, Rows};
@@ -88,12 +86,12 @@ impl Question for Read {
                 is_any = true;
                 let now = work.context.clock.now();
                 let Some(stage) = stage_of(&meta.config, now - from) else { continue };
-                let mut points = Vec::new();
-                visible(work, &meta.name, stage, from, until, &mut |timestamp, value| {
-                    points.push((timestamp, value, None));
-                })
-                .await?;
-                send(rows, &meta.name, stage, &points).await?;
+                let mut slots = ShownSlots::new(&*work.source, &meta.name, stage, (from, until));
+                while let Some(part) = slots.read_part().await? {
+                    work.go_on()?;
+                    let points: Vec<_> = part.into_iter().map(|(time, value)| (time, value, None)).collect();
+                    send(rows, &meta.name, stage, &points).await?;
+                }
             }
         }
         if is_any { Ok(()) } else { Err(VerbError::NotFound) }
@@ -168,39 +166,6 @@ async fn send(
     Ok(())
 }
 
-/// Visits the known slots of a stage that readers see, in the range `(from, until]`, a part at a time.
-pub(super) async fn visible(
-    work: &Work,
-    name: &str,
-    stage: Stage,
-    from: i64,
-    until: i64,
-    visit: &mut (dyn FnMut(i64, f64) + Send),
-) -> Result<(), VerbError> {
-    let part = i64::from(SLOTS) * i64::from(stage.resolution);
-    let name: Arc<str> = name.into();
-    let mut from = from;
-    while from < until {
-        work.go_on()?;
-        let end = until.min(from + part);
-        // The stage is chosen by the age of the range, so its age is made that of the stage.
-        let now = (from + stage.duration() as i64).max(end);
-        let request =
-            FetchRequest { names: vec![Arc::clone(&name)], from, until: end, now, slots_max: usize::MAX };
-        for series in work.source.fetch(&request).await? {
-            let step = i64::from(series.step);
-            for (at, value) in series.values.iter().enumerate() {
-                let timestamp = series.start + at as i64 * step;
-                if !value.is_nan() && timestamp <= end {
-                    visit(timestamp, *value);
-                }
-            }
-        }
-        from = end;
-    }
-    Ok(())
-}
-
 /// Sends the rows of a stage.
 async fn stored(
     work: &Work,
@@ -211,29 +176,38 @@ async fn stored(
 ) -> Result<(), VerbError> {
     let stage = meta.config.retention.stages()[at];
     let slot = |time: i64| u32::try_from(time.max(0) / i64::from(stage.resolution)).unwrap_or(u32::MAX);
-    let (mut next, end) = (slot(from).saturating_add(1), slot(until).saturating_add(1));
-    while next < end {
-        work.go_on()?;
-        let range = SlotRange {
-            id: meta.id(),
-            stage,
-            stage_index: at as u8,
-            aggregation: meta.config.aggregation,
-            from: next,
-            until: end.min(next.saturating_add(SLOTS)),
-        };
-        let request = ReadRequest { ranges: vec![range], ..ReadRequest::default() };
-        let mut points = Vec::new();
-        for mut column in work.stores.points.read(&request).await? {
-            column.merge_writers(range.aggregation);
-            for (i, value) in column.values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
-                let timestamp = i64::from(next + i as u32) * i64::from(stage.resolution);
-                let count = column.counts.get(i).map_or(1.0, |count| f64::from(count.get()));
-                points.push((timestamp, *value, Some(count)));
-            }
+    let range = SlotRange {
+        id: meta.id(),
+        stage,
+        stage_index: at as u8,
+        aggregation: meta.config.aggregation,
+        from: slot(from).saturating_add(1),
+        until: slot(until).saturating_add(1),
+    };
+    for part in work.stores.points.occupied(&[range]).await?.into_iter().flatten() {
+        let mut next = part.start;
+        while next < part.end {
+            work.go_on()?;
+            let until = part.end.min(next.saturating_add(SLOTS));
+            let points = rows_in(work, SlotRange { from: next, until, ..range }).await?;
+            send(rows, &meta.name, stage, &points).await?;
+            next = until;
         }
-        send(rows, &meta.name, stage, &points).await?;
-        next = range.until;
     }
     Ok(())
+}
+
+/// The rows in some slots: start, value, and number of raw slots in it.
+async fn rows_in(work: &Work, range: SlotRange) -> Result<Vec<(i64, f64, Option<f64>)>, VerbError> {
+    let request = ReadRequest { ranges: vec![range], ..ReadRequest::default() };
+    let mut points = Vec::new();
+    for mut column in work.stores.points.read(&request).await? {
+        column.merge_writers(range.aggregation);
+        for (i, value) in column.values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+            let timestamp = i64::from(range.from + i as u32) * i64::from(range.stage.resolution);
+            let count = column.counts.get(i).map_or(1.0, |count| f64::from(count.get()));
+            points.push((timestamp, *value, Some(count)));
+        }
+    }
+    Ok(points)
 }

@@ -46,6 +46,28 @@ async fn points_of_several_writers() {
     several_writers(keyspace).await;
 }
 
+/// Of a thousand partitions, those with rows are found.
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_with_rows_are_found() {
+    let Some(keyspace) = Keyspace::new("occupied") else { return };
+    let registry = Registry::new();
+    let store = keyspace.store_at(WriterIdentity::new(0, 801), SystemClock, &registry).await;
+    keyspace.sync(&store, &["1s:30d"]).await;
+    let stage = Stage { resolution: 1, points: 30 * 86_400 };
+    let end = stage.slot(now()) / 2000 * 2000;
+    let first = end - 2_000_000;
+    let rare = |slot: u32| Run { stage, ..run("rare", 0, slot, Aggregation::Average) };
+    for slot in [first + 7, first + 1_000_000, end - 1] {
+        store.write(&batch(rare(slot), &[1.0], &[1])).await.unwrap();
+    }
+    let whole = range(rare(first + 5), 2_000_000 - 5);
+    let none = SlotRange { id: MetricId::of("none"), ..whole };
+    let parts = PointStore::occupied(&store, &[whole, none]).await.unwrap();
+    let wanted = [first + 5..first + 2000, first + 1_000_000..first + 1_002_000, end - 2000..end];
+    assert_eq!(parts, [wanted.to_vec(), Vec::new()]);
+    keyspace.drop().await;
+}
+
 /// A deletion leaves a tombstone for each partition that has something.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deletion_leaves_few_tombstones() {

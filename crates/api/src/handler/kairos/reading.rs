@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn points_of_coarse_slots() {
-        let coarse = KnownSlot { time: 60, value: 2.0, sum: 8.0, count: 4 };
+        let coarse = KnownSlot { time: 60, value: 2.0, sum: 8.0, count: 4, is_shown: true };
         let slots = vec![coarse, KnownSlot::raw(120, f64::INFINITY), KnownSlot::raw(180, 3.0)];
         let read = KnownSlots { name: "m".into(), step: 60, slots };
         let first = Amount { value: 2.0, sum: 8.0, count: 4 };

@@ -6,6 +6,7 @@ use super::*;
 use crate::ranges::plan::{Plan, Subject};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
+use crate::slots::Stored;
 
 /// A deletion that has begun.
 pub(super) struct Erasing {
@@ -86,7 +87,9 @@ impl World {
                 let edges = subject.edges();
                 let request = ReadRequest { ranges: subject.reads(&edges), ..Default::default() };
                 let columns = self.runtime.block_on(self.store.read(&request)).unwrap();
-                let plan = subject.plan(&edges, &columns);
+                let read = request.ranges.iter().zip(columns);
+                let read: Vec<_> = read.map(|(range, column)| Stored::new(range.from, column)).collect();
+                let plan = subject.plan(&edges, &read);
                 self.runtime.block_on(self.store.delete_ranges(&plan.stale)).unwrap();
                 let bytes = erasing.head.state.with_open(&plan.open).encode();
                 let states = vec![plumbago_store::StateRow { id: erasing.head.id, bytes }];

@@ -1,0 +1,70 @@
+//! Divides long ranges of slots into pieces that are read one after another. Pure.
+
+use std::ops::Range;
+
+/// About how many slots are in memory at a time; each takes 8 to 16 bytes.
+pub(crate) const SLOTS_AT_ONCE: u64 = 1 << 20;
+
+/// Most ranges in one read.
+const RANGES_AT_ONCE: usize = 512;
+
+/// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
+/// [`SLOTS_AT_ONCE`] slots.
+pub(crate) fn cut(
+    parts: impl IntoIterator<Item = Range<u32>>,
+    slots: (u32, u32),
+) -> impl Iterator<Item = Range<u32>> {
+    let mut parts = Vec::from_iter(parts);
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut joined: Vec<Range<u32>> = Vec::new();
+    for part in parts {
+        let part = part.start.max(slots.0)..part.end.min(slots.1);
+        if part.is_empty() {
+            continue;
+        }
+        match joined.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => joined.push(part),
+        }
+    }
+    joined.into_iter().flat_map(|part| {
+        let end = part.end;
+        let starts = part.step_by(SLOTS_AT_ONCE as usize);
+        starts.map(move |start| start..end.min(start.saturating_add(SLOTS_AT_ONCE as u32)))
+    })
+}
+
+/// How many of these pieces one read covers: at least one.
+pub(crate) fn group_len<T>(pieces: &[(T, Range<u32>)]) -> usize {
+    let mut slots = 0;
+    let fits = |(_, piece): &&(T, Range<u32>)| {
+        slots += u64::from(piece.end - piece.start);
+        slots <= SLOTS_AT_ONCE
+    };
+    pieces.iter().take(RANGES_AT_ONCE).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_and_cut() {
+        let cut = |parts: &[(u32, u32)], slots| {
+            cut(parts.iter().map(|(from, until)| *from..*until), slots).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[(5, 9), (0, 3), (8, 12), (12, 13), (20, 30)], (1, 25)), [1..3, 5..13, 20..25]);
+        assert_eq!(cut(&[(0, 3)], (3, 9)), []);
+        let (most, end) = (SLOTS_AT_ONCE as u32, u32::MAX);
+        assert_eq!(cut(&[(end - most - 1, end)], (0, end)), [end - most - 1..end - 1, end - 1..end]);
+    }
+
+    #[test]
+    fn groups_have_few_slots() {
+        let most = SLOTS_AT_ONCE as u32;
+        assert_eq!(group_len(&[(0, 0..most), (0, 5..6)]), 1);
+        assert_eq!(group_len(&[(0, 0..most - 1), (1, 5..6), (2, 5..6)]), 2);
+        assert_eq!(group_len(&[(0, 0..u32::MAX)]), 1);
+        assert_eq!(group_len(&vec![(0, 5..6); 1000]), RANGES_AT_ONCE);
+    }
+}
