@@ -23,6 +23,10 @@ use crate::stats::Stats;
 
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
+/// If a pending row is older than this, in microseconds, and the remote store has another value of its slot, the
+/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked.
+const DOUBT_AFTER_US: i64 = 60_000_000;
+
 /// A remote store behind a spool. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SpooledStore {
@@ -133,6 +137,24 @@ impl SpooledStore {
         Ok(overlay)
     }
 
+    /// Takes slots out of the overlay of which the remote store has a value that was written later.
+    async fn yield_to_later(
+        &self,
+        overlay: &mut Overlay,
+        request: &ReadRequest,
+        remote: &[Column],
+    ) -> Result<(), StoreError> {
+        let before_us = self.spool.now_us().saturating_sub(DOUBT_AFTER_US);
+        let parts = overlay.doubtful(request, remote, before_us);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
+        let times = self.remote.written_at(&ranges).await?;
+        overlay.yield_to(request, &parts, &times);
+        Ok(())
+    }
+
     fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
         let encoded = encode(rows);
         let slices: Vec<Slice<'_>> =
@@ -207,8 +229,9 @@ impl PointStore for SpooledStore {
 
     /// The spool is read first: rows acknowledged in between are in the remote answer.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        let overlay = self.overlay(request).await?;
+        let mut overlay = self.overlay(request).await?;
         let mut columns = self.remote.read_own(request).await?;
+        self.yield_to_later(&mut overlay, request, &columns).await?;
         overlay.over(&mut columns);
         Ok(columns)
     }

@@ -273,6 +273,10 @@ impl RemotePoints for CassandraStore {
         self.reader.read(request, View::OwnAndOthers(self.identity.get())).await
     }
 
+    async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        self.reader.written_at(ranges, self.identity.get()).await
+    }
+
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],

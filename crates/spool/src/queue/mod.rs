@@ -260,7 +260,7 @@ impl Spool {
 
     /// Visits the slices of some metrics that are pending or were acknowledged in the last minute: the
     /// position in `ids`, the timestamp in microseconds since the epoch, and the bytes. A metric's slices
-    /// come in the order of commits.
+    /// come in the order of commits, but deferred ones come first.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] while the database is being opened again.
@@ -287,6 +287,11 @@ impl Spool {
     /// [`SpoolError::Unavailable`] when a change could not be written; earlier ones are kept.
     pub fn edit(&self, ids: &[Id], change: &mut dyn FnMut(usize, &[u8]) -> Edit) -> Result<(), SpoolError> {
         self.shared.edit(ids, change)
+    }
+
+    /// The time of the clock that timestamps come from, in microseconds since the epoch.
+    pub(crate) fn now_us(&self) -> i64 {
+        self.shared.clock.now_ms().saturating_mul(1000)
     }
 
     /// What the spool holds.
