@@ -136,7 +136,7 @@ impl SharedStore for CassandraStore {
     }
 
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {
-        Box::new(FeedReader::new(self.names.clone(), self.clock.clone(), since))
+        Box::new(FeedReader::new(self.names.clone(), self.names.agreed_clock.clone(), since))
     }
 
     async fn take_lease(

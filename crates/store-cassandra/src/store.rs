@@ -70,11 +70,11 @@ impl CassandraStore {
         let identity = SharedIdentity::new(identity);
         let server_clock = ServerClock::default();
         let clocks = (clock.clone(), server_clock.clone());
-        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clocks, stats.clone());
+        let writer =
+            PointWriter::new(tables.clone(), config, identity.clone(), clocks.clone(), stats.clone());
         let reader =
             PointReader::new(tables.clone(), config.concurrency as usize, clock.clone(), stats.clone());
-        let names =
-            NameStore::new(clusters.names.clone(), config, clock.clone(), stats.clone(), Uuid::new_v4());
+        let names = NameStore::new(clusters.names.clone(), config, clocks, stats.clone(), Uuid::new_v4());
         let names = Arc::new(names);
         Ok(Self {
             config: Arc::new(config.clone()),
