@@ -289,9 +289,15 @@ impl Spool {
         self.shared.edit(ids, change)
     }
 
-    /// The time of the clock that timestamps come from, in microseconds since the epoch.
+    /// Sets how far the clock is behind the servers', in milliseconds. Timestamps of later commits are moved by it: they
+    /// would otherwise lose against earlier rows and deletions of other daemons.
+    pub fn set_lag(&self, ms: i64) {
+        self.shared.lag_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The time that timestamps come from, in microseconds since the epoch.
     pub(crate) fn now_us(&self) -> i64 {
-        self.shared.clock.now_ms().saturating_mul(1000)
+        self.shared.now_us()
     }
 
     /// What the spool holds.
