@@ -120,22 +120,25 @@ impl Overlay {
     }
 
     /// Takes out the slots that the remote store has from a later time. `times` are those of the remote slots of each
-    /// part, as `RemotePoints::written_at` returns them.
+    /// part, as `RemotePoints::written_at` returns them. Returns whether there were such slots.
     pub(crate) fn yield_to(
         &mut self,
         request: &ReadRequest,
         parts: &[(usize, SlotRange)],
         times: &[Vec<i64>],
-    ) {
+    ) -> bool {
+        let mut has_later = false;
         for ((at, part), times) in parts.iter().zip(times) {
             let Some(Some(ours)) = self.columns.get_mut(*at) else { continue };
             let first = (part.from - request.ranges[*at].from) as usize;
             for (slot, written_us) in (first..).zip(times) {
                 if ours.times.get(slot).is_some_and(|ours_us| ours_us < written_us) {
+                    has_later |= !ours.column.values[slot].is_nan();
                     ours.column.values[slot] = f64::NAN;
                 }
             }
         }
+        has_later
     }
 
     /// Replaces slots in the remote store's answer by those of the spool.

@@ -24,7 +24,8 @@ use crate::stats::Stats;
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
 /// If a pending row is older than this, in microseconds, and the remote store has another value of its slot, the
-/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked.
+/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked. Reads
+/// that decide on a write do not wait for it: what another writer has stored must go into the windows at once.
 const DOUBT_AFTER_US: i64 = 60_000_000;
 
 /// A remote store behind a spool. Clones share it.
@@ -137,22 +138,24 @@ impl SpooledStore {
         Ok(overlay)
     }
 
-    /// Takes slots out of the overlay of which the remote store has a value that was written later.
+    /// Takes slots out of the overlay of which the remote store has a value that was written later. Returns whether there
+    /// were any.
     async fn yield_to_later(
         &self,
         overlay: &mut Overlay,
         request: &ReadRequest,
         remote: &[Column],
-    ) -> Result<(), StoreError> {
-        let before_us = self.spool.now_us().saturating_sub(DOUBT_AFTER_US);
+    ) -> Result<bool, StoreError> {
+        let is_decisive = request.include_retained;
+        let before_us =
+            if is_decisive { i64::MAX } else { self.spool.now_us().saturating_sub(DOUBT_AFTER_US) };
         let parts = overlay.doubtful(request, remote, before_us);
         if parts.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
         let times = self.remote.written_at(&ranges).await?;
-        overlay.yield_to(request, &parts, &times);
-        Ok(())
+        Ok(overlay.yield_to(request, &parts, &times))
     }
 
     fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
@@ -231,7 +234,10 @@ impl PointStore for SpooledStore {
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
         let mut overlay = self.overlay(request).await?;
         let mut columns = self.remote.read_own(request).await?;
-        self.yield_to_later(&mut overlay, request, &columns).await?;
+        if self.yield_to_later(&mut overlay, request, &columns).await? {
+            // The values from which these times are may have been written since the first read.
+            columns = self.remote.read_own(request).await?;
+        }
         overlay.over(&mut columns);
         Ok(columns)
     }

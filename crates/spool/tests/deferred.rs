@@ -1,4 +1,5 @@
-//! Reads of slots whose rows were deferred while later values of the same slots arrived.
+//! Reads of slots of which the spool and the server have different values: the later one is seen, also if the other was
+//! deferred.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -6,11 +7,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{TimedRemote, id, open_store, run, sender_config, spool_config, values};
+use common::{TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
 use plumbago_model::{Clock, ManualClock};
 use plumbago_spool::{Sender, SenderConfig, SpooledStore};
 use plumbago_store::layer::Faults;
-use plumbago_store::{PointStore, RemotePoints, WriteBatch};
+use plumbago_store::{PointStore, ReadRequest, RemotePoints, WriteBatch};
 use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
 
@@ -89,6 +90,32 @@ async fn an_acknowledged_row_hides_no_deferred_one() {
     store.write(&of(1, 2.0)).await.unwrap();
     until_deferred(&store, 1).await;
     assert_eq!(seen(&store, 1).await, 2.0);
+    stop.cancel();
+    sender.await.unwrap();
+}
+
+/// What another writer has replaced goes into no window, although this writer's own row was acknowledged just now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+    let decisive = async || {
+        let ranges = vec![range(id(1), 0, SLOT, SLOT + 1)];
+        let request = ReadRequest { ranges, include_retained: true, ..Default::default() };
+        store.read(&request).await.unwrap().remove(0).values[0]
+    };
+    store.write(&of(1, 1.0)).await.unwrap();
+    until_sent(&store).await;
+    clock.advance(1);
+    remote.write_at(&of(1, 2.0), clock.now_ms() * 1000).await.unwrap();
+    assert_eq!(decisive().await, 2.0);
+    // An own value that waits, or was just sent, is later again.
+    clock.advance(1);
+    store.write(&of(1, 3.0)).await.unwrap();
+    assert_eq!(decisive().await, 3.0);
     stop.cancel();
     sender.await.unwrap();
 }
