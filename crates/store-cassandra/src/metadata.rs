@@ -64,7 +64,7 @@ pub(crate) struct NameStore {
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
     /// The clock of the change feed.
-    pub(crate) agreed_clock: Arc<AgreedClock>,
+    pub(crate) agreed_clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
     pub(crate) damage: DamageReporter,
     /// The origin that marks this process's changes in the feed.
