@@ -1,4 +1,4 @@
-// One answer of the daemon, asked for while a part of the page is shown.
+// Requests an answer of the daemon while a part of the page is shown.
 
 import { useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,5 @@
-// Requests to the daemon. All addresses are relative, so that any prefix of a proxy works.
+// Requests to the daemon. All addresses are relative, so that the page works behind a proxy with any path
+// prefix.
 
 import { signal } from "@preact/signals";
 import type { Pair } from "./link";

@@ -1,4 +1,4 @@
-// Requests for an answer that is shown. Only the newest request counts. The reason of a refusal is shown.
+// Sends a request and shows its answer, or the reason if it is refused. Only the newest request counts.
 
 import { useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-// Views that are kept as files in the directory api.page.boards.
+// Saved views, which are files in the directory api.page.boards.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -1,4 +1,4 @@
-// The editor of targets. It is a file of its own, loaded after the first paint.
+// The editor of targets. It is a separate file that is loaded after the first paint.
 
 import { autocompletion, completionKeymap, startCompletion, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
@@ -102,7 +102,7 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
         history(),
         language,
         bracketMatching(),
-        // What cannot be seen or turns the writing direction is shown as a dot.
+        // Characters that are invisible or change the writing direction are shown as a dot.
         highlightSpecialChars(),
         syntaxHighlighting(colours),
         look,

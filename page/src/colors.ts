@@ -1,4 +1,4 @@
-// Colours of series. Pure.
+// Colours of series. No access to the browser.
 
 /** Colours that differ clearly on a dark and a light background, for most people with colour blindness too. */
 const DARK = ["#4cc2ff", "#ffb454", "#7ad97a", "#ff7a85", "#c39bff", "#f2e05c", "#4fd8c4", "#ff9ad5", "#a8b8c8", "#d6925e", "#8fa8ff", "#b7d34f"];

@@ -1,4 +1,4 @@
-// Commands to copy: the page itself changes nothing.
+// Shows a command to copy. The page itself changes nothing on the daemon.
 
 import { useSignal } from "@preact/signals";
 import { visible } from "./numbers";

@@ -1,4 +1,4 @@
-// Texts of commands for the command line. Pure.
+// Texts of commands for the command line. No access to the browser.
 
 /** A text as one word of a shell. */
 function word(text: string): string {

@@ -1,4 +1,4 @@
-// Costs: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
+// Costs: the biggest directories and tags, the newest metrics, and those that are not written or read.
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";

@@ -314,7 +314,7 @@ function gestures(plot: uPlot, wishes: Wishes): void {
     fingers.set(event.pointerId, x(event));
     const [a, b] = [...fingers.values()];
     if (!pinch || a === undefined || b === undefined || Math.abs(a - b) < 10) return;
-    // The moments that were touched stay under the fingers.
+    // The times under the two fingers stay under them during the gesture.
     const perPixel = (pinch.b - pinch.a) / (b - a);
     const from = pinch.a - a * perPixel;
     if (perPixel > 0) soon(from, from + over.clientWidth * perPixel);

@@ -1,4 +1,5 @@
-// Why a panel looks as it does: the result of each call, where the points are, and what was left out.
+// Explains the result of a panel: what each call returned, where the points are stored, and what was left
+// out.
 
 import { useSignal } from "@preact/signals";
 import { useAnswer } from "./answer";

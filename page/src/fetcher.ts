@@ -1,4 +1,4 @@
-// Asks for the series of a panel, again and again while the page is live and in sight.
+// Requests the series of a panel, repeatedly while the page is live and visible.
 
 import { get, Refusal, type Columns } from "./api";
 import type { Panel, View } from "./link";
@@ -70,7 +70,7 @@ export function parameters(view: View, panel: Panel, width: number): [string, st
   }
   for (const [name, value] of panel.options) if (name.startsWith("template[")) asked.push([name, value]);
   asked.push(["from", view.from], ["until", view.until]);
-  // Words like "midnight" and days mean those of the zone that the axis is in.
+  // Words like "midnight", and days, refer to the time zone of the axis.
   const tz = view.tz || zone.peek();
   if (tz !== "") asked.push(["tz", tz]);
   asked.push(["format", "columns"], ["maxDataPoints", String(width)], ["seriesMax", String(SERIES_MAX)], ["errors", "json"]);

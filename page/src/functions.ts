@@ -1,4 +1,4 @@
-// The descriptions from /functions, and the syntax at a place in a target. Pure.
+// The descriptions from /functions, and the syntax at a position in a target. No access to the browser.
 
 export interface Parameter {
   name: string;
@@ -128,7 +128,7 @@ export function format(target: string, width = 72): string {
     return `(\n${indent}${parts.join(`,\n${indent}`)}\n${"  ".repeat(depth)}${closed}`;
   };
   let out = part(0);
-  // What cannot be understood stays as it is.
+  // Text that cannot be parsed is not changed.
   if (place < text.length) out += text.slice(place);
   return out;
 }

@@ -1,4 +1,4 @@
-// Takes graphs of other programs: pasted, dropped or from a file.
+// Imports graphs of other programs: pasted, dropped or from a file.
 
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";

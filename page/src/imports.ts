@@ -1,5 +1,5 @@
 // Turns graphs of other programs into panels of this page: addresses of /render, dashboards of graphite-web,
-// dashboards, panels and Explore links of Grafana. Pure: knows no browser.
+// dashboards, panels and Explore links of Grafana. No access to the browser.
 
 import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, viewOfAddress, type Pair, type Panel, type View } from "./link";
 
@@ -179,7 +179,7 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
       if (library && list(panel["targets"]).length === 0) leftOut.push(`${title}: it is the library panel ${string(library["name"])}, whose JSON is elsewhere`);
       const targets = targetsOf(list(panel["targets"]), title, leftOut, sourceOf(panel));
       if (targets.length > 0) panels.push({ title: string(panel["title"]), targets, options: grafanaOptions(panel) });
-      // A collapsed row holds its panels.
+      // A collapsed row contains its panels.
       read(list(panel["panels"]));
     }
   };

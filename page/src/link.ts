@@ -1,5 +1,5 @@
-// The state of the page as a text: parameters of /render, with `panel=TITLE` before each further panel.
-// Pure: knows no browser.
+// Converts the state of the page to text and back: parameters of /render, with `panel=TITLE` before each
+// further panel. No access to the browser.
 
 export type Pair = [name: string, value: string];
 

@@ -1,4 +1,5 @@
-// The tree of names as rows of one long list. Directories load their children in pages, when these are shown.
+// The tree of names as rows of one long list. Directories load their children in pages, when those pages are
+// scrolled into view.
 
 import { signal } from "@preact/signals";
 import { get, Refusal, RETRY, type BrowsePage, type Entry } from "./api";

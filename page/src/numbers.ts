@@ -1,4 +1,4 @@
-// Numbers, durations and times as people read them. Pure.
+// Numbers, durations and times in a readable form. No access to the browser.
 
 const SI = ["", "k", "M", "G", "T", "P", "E"];
 const SMALL = ["", "m", "µ", "n", "p"];

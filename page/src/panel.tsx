@@ -129,7 +129,8 @@ export function PanelView({ panel, place }: { panel: Panel; place: number }) {
 
   const summaries = useMemo(() => found?.series.map((column) => summary(column.values)) ?? [], [found]);
   const isCurrent = current.value === place;
-  // The pointer moves often: what follows it is a part of its own, and the legend follows the nearest series only.
+  // The pointer moves often: the parts that follow it are a separate component, and the legend follows only
+  // the nearest series.
   const near = useComputed(() => (followed.value?.at == null ? null : followed.value.nearest));
   const nearest = near.value;
   return (

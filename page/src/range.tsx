@@ -118,7 +118,7 @@ function keyOf(from: string, until: string): string {
 export async function freeze(): Promise<void> {
   const { from, until } = view.peek();
   if (answered.peek()?.key !== keyOf(from, until)) {
-    // Some words have not been sent to the daemon by any panel yet. It is asked what they mean.
+    // For words that no panel has sent to the daemon yet, ask the daemon what they mean.
     const tz = zone.peek();
     try {
       const found = await get<Columns>("render", [["target", "constantLine(0)"], ["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]]), ["format", "columns"]]);

@@ -1,4 +1,4 @@
-// A test of the rules: what they do with a name, and what edited ones would do with the metrics that exist.
+// A test of the rules: what they do with a name, and what edited rules would do with the existing metrics.
 
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

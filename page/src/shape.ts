@@ -1,4 +1,4 @@
-// An answer of /render as the columns that uPlot draws. Pure.
+// An answer of /render as the columns that uPlot draws. No access to the browser.
 
 import type { Column, Columns } from "./api";
 
@@ -60,7 +60,7 @@ export function shape(answer: Columns, stacks: (column: Column, place: number) =
     below[place] = latest;
     latest = place;
   });
-  // Where no series of the stack has a value there is a gap, and no ground.
+  // Where no series of the stack has a value there is a gap without a filled area.
   drawn.forEach((values, place) => {
     if (below[place] !== null) drawn[place] = values.map((value, at) => (value === undefined || known[at] ? value : null));
   });

@@ -1,4 +1,4 @@
-// What the store has of each stage.
+// Shows what the store has for each stage.
 
 import type { StoreStage, StoreStages } from "./api";
 import { count, many, moment, retention, short } from "./numbers";

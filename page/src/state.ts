@@ -1,4 +1,5 @@
-// The state that all parts of the page share. The view is written to the address, so that it is a link.
+// The state that all parts of the page share. The view is written to the address, so that the address can be
+// used as a link.
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
@@ -100,7 +101,7 @@ export function setLive(live: boolean): void {
 }
 
 export function setPanel(place: number, panel: Panel): void {
-  // The one series that is shown alone may not be among those of other targets.
+  // The series that is shown alone may be missing in the result of other targets.
   const next = (old: Panel) => (old.targets === panel.targets ? panel : withOption(panel, "only", ""));
   const panels = view.peek().panels.map((old, at) => (at === place ? next(old) : old));
   change({ ...view.peek(), panels });

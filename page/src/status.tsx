@@ -1,4 +1,4 @@
-// A view of the daemon: whether it is ready, what happened to the points, and what it holds.
+// A view of the daemon: whether it is ready, what happened to the points, and what data it has.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -210,7 +210,7 @@ function Refused({ status }: { status: Status }) {
 function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
   if (jobs.length === 0) return null;
   const rows = jobs.map((job) => (typeof job === "object" && job !== null ? (job as Record<string, unknown>) : { job }));
-  // A job is called by its name first; what is known of it differs between jobs.
+  // The name of a job comes first; the other fields differ between jobs.
   const names = [...new Set(["job", ...rows.flatMap(Object.keys)])].filter((name) => rows.some((row) => row[name] !== null && row[name] !== undefined));
   return (
     <details class="group">

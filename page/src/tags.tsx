@@ -1,4 +1,4 @@
-// Tags with their values and counts. What is chosen becomes a seriesByTag.
+// Tags with their values and counts. The chosen tags become a seriesByTag call.
 
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

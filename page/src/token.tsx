@@ -1,4 +1,4 @@
-// The admin token, for those who are not on the daemon's machine.
+// Asks for the admin token, which is needed on other machines than the daemon's.
 
 import { useSignal } from "@preact/signals";
 

@@ -1,4 +1,4 @@
-// The tree of names: only the rows in sight are elements.
+// The tree of names: only the visible rows are elements of the document.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";

@@ -1,4 +1,5 @@
-// A note below a field. The browser draws what is typed, so a field itself cannot show what cannot be seen.
+// A note below a field about invisible characters in its text. The browser draws the text of a field, so the
+// field itself cannot mark them.
 
 import { unseen } from "./numbers";
 

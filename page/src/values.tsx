@@ -1,4 +1,4 @@
-// A table with a heading for each row, which scrolls on its own.
+// A table with a heading for each row, which scrolls separately from the page.
 
 import type { ComponentChildren } from "preact";
 import { visible } from "./numbers";

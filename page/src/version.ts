@@ -1,4 +1,4 @@
-// Whether the daemon has another page than the one that is open, as after an update.
+// Checks whether the daemon serves another version of the page than the open one, e.g. after an update.
 
 import { effect, signal } from "@preact/signals";
 import { returned } from "./api";

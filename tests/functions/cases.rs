@@ -1,4 +1,4 @@
-//! Every function, with its defaults and with each option, over all kinds of series.
+//! The cases: every function, with its defaults and with each option, over all kinds of series.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Case {
     pub(crate) server_zone: &'static str,
     pub(crate) factor: f64,
     pub(crate) width: Option<usize>,
-    /// The values are random.
+    /// Whether the values are random.
     pub(crate) is_random: bool,
 }
 

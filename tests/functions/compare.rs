@@ -6,9 +6,9 @@ use serde_json::Value;
 /// How names and tags are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Texts {
-    /// Byte by byte.
+    /// They must be equal byte by byte.
     Exact,
-    /// Numbers in them may differ after the ninth digit.
+    /// Numbers in the texts may differ after the ninth digit.
     ByNumber,
 }
 

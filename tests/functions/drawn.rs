@@ -3,7 +3,8 @@
 use crate::cases::Case;
 use crate::world::{MIDNIGHT, NOW, Random};
 
-/// `@` stands for a series or another call. `#` and a letter stand for one of the [`OPTIONS`] under this letter.
+/// `@` stands for a series or another call. `#` and a letter stand for one of the [`OPTIONS`] with this
+/// letter.
 const CALLS: &[&str] = &[
     "aggregate(@,'#a',#x)",
     "aggregateLine(@,'#a',#b)",
@@ -158,7 +159,7 @@ pub(crate) fn all(count: usize) -> impl Iterator<Item = Case> {
     })
 }
 
-/// A random call. Three of ten arguments are calls too.
+/// A random call. Three of ten arguments are again calls.
 fn call(random: &mut Random, depth: usize) -> String {
     if depth == 0 {
         return (*random.pick(LEAVES)).to_owned();

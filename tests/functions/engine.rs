@@ -23,9 +23,9 @@ pub(crate) struct Engine {
 /// How graphite-web treats wrong arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// It accepts them, as it does by default.
+    /// graphite-web accepts them, which is its default.
     Plain,
-    /// It refuses arguments that its own declarations call wrong.
+    /// graphite-web refuses arguments that are wrong according to its own declarations.
     Strict,
 }
 

@@ -1,4 +1,4 @@
-//! Decides whether a difference is agreed.
+//! Decides whether a difference is in the list of agreed differences.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub(crate) struct Judge {
     wrong: Vec<String>,
     cases: usize,
     equal: usize,
-    /// Cases for which graphite-web has an answer.
+    /// Number of cases for which graphite-web has an answer.
     answered: usize,
     answered_equal: usize,
     started: Instant,
@@ -79,8 +79,8 @@ impl Judge {
                 if !self.agreed.contains_key(id) {
                     self.differences.seen(id);
                 }
-                // If graphite-web answers arguments that its own declarations call wrong, this is not counted as an
-                // answer.
+                // An answer of graphite-web to arguments that are wrong according to its own declarations is
+                // not counted.
                 self.answered -= usize::from(is_answered && id == "functions.strict");
                 *self.agreed.entry(id).or_default() += 1;
             }

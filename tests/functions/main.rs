@@ -15,7 +15,7 @@ mod world;
 
 use judge::Judge;
 
-/// With `PLUMBAGO_LONG` in the environment several times as many cases run.
+/// Whether `PLUMBAGO_LONG` is set in the environment. In that case several times as many cases run.
 fn is_long() -> bool {
     std::env::var_os("PLUMBAGO_LONG").is_some()
 }

@@ -63,7 +63,7 @@ fn read(world: &[Stored], fetch: &Fetch) -> Vec<TimeSeries> {
     found.iter().map(cut).collect()
 }
 
-/// An empty series of events. graphite-web has no events either.
+/// An empty series of events, because graphite-web has no events in this test either.
 fn no_events(fetch: &Fetch) -> TimeSeries {
     let TimeRange { from, until } = fetch.range;
     let values = vec![f64::NAN; usize::try_from(until - from).unwrap()];

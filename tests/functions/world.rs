@@ -17,7 +17,8 @@ const DAYS: i64 = 16;
 pub(crate) struct Stage {
     step: i64,
     first: i64,
-    /// Requests that begin earlier get the next resolution.
+    /// The time from which points of this resolution are kept. Requests that begin earlier get the next
+    /// resolution.
     kept_from: i64,
     values: Vec<f64>,
 }
@@ -56,7 +57,7 @@ enum Shape {
     Signed,
     /// From 0 to 1.
     Share,
-    /// One of five points is known.
+    /// One in five points is known.
     Rare,
     /// A wave with a period of one day.
     Daily,
@@ -207,7 +208,7 @@ impl Stored {
     }
 }
 
-/// The series that match a glob.
+/// The series whose names match a glob.
 pub(crate) fn matching<'a>(world: &'a [Stored], glob: &str) -> Vec<&'a Stored> {
     let Ok(pattern) = Pattern::parse(glob) else { return Vec::new() };
     world.iter().filter(|stored| pattern.matches(stored.name)).collect()

@@ -80,7 +80,7 @@ fn raw_line(line: &str) -> Option<Series> {
     Some(Series { name, step, slots })
 }
 
-/// True if two values are equal up to the rounding that different orders of addition cause.
+/// Whether two values are equal up to the rounding that different orders of addition cause.
 pub fn alike(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (None, None) => true,

@@ -49,9 +49,9 @@ pub struct Range {
     pub name: String,
     /// The stage, like `1440*60s_aggr`.
     pub stage: String,
-    /// Unix time.
+    /// Start of the range, inclusive, in seconds since the epoch.
     pub start: i64,
-    /// Unix time.
+    /// End of the range, exclusive, in seconds since the epoch.
     pub end: i64,
 }
 
@@ -74,7 +74,7 @@ pub struct BigGraphite {
     _directory: TempDir,
 }
 
-/// The name of the accessor for tests that need only one.
+/// The name of the accessor in tests that need only one.
 pub const ONE: &str = "one";
 
 /// Creates both keyspaces, empty, as BigGraphite's documentation describes.
@@ -130,8 +130,8 @@ impl BigGraphite {
         array(&answer["emitted"]).iter().map(|call| array(call).iter().map(emitted).collect()).collect()
     }
 
-    /// Writes points at `times` (first, step, number) to each metric, with a fixed number of points per call.
-    /// Returns the wall time and the processor time, in seconds, until all were acknowledged.
+    /// Writes points at `times` (first, step, number) to each metric, with a fixed number of points in each
+    /// call. Returns the wall time and the processor time, in seconds, until all were acknowledged.
     pub fn load(
         &mut self,
         accessor: &str,
@@ -168,7 +168,8 @@ impl BigGraphite {
         series.iter().map(|s| Some(s.as_array()?.iter().map(point).collect())).collect()
     }
 
-    /// Reads without the last step: values and counts merged over writers, where averages are still sums.
+    /// Reads a range without the last step of a read: returns values and counts merged over writers, where
+    /// averages are still sums.
     pub fn fetch_counted(&mut self, accessor: &str, ranges: &[Range]) -> Vec<Option<Vec<(i64, f64, u64)>>> {
         let point = |p: &Value| (p[0].as_i64().unwrap(), float(&p[1]), p[2].as_u64().unwrap());
         let series = self.fetch_series(accessor, ranges, false);

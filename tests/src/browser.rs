@@ -1,5 +1,5 @@
-//! A real Chromium, driven through its own chromedriver by the commands of the W3C's WebDriver protocol. It resolves
-//! no host but loopback.
+//! A real Chromium, driven through its own chromedriver by the commands of the W3C's WebDriver protocol. It
+//! resolves no host except loopback.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// A browser with one window. Its methods wait until the browser has done what they say.
+/// A browser with one window. Its methods return when the browser has finished the action.
 #[derive(Debug)]
 pub struct Browser {
     control: SocketAddr,
@@ -148,7 +148,7 @@ impl Browser {
         self.wait(&format!("{selector} with the text {text:?}"), &found);
     }
 
-    /// Clicks an element, once it is there and nothing covers it.
+    /// Clicks an element, when it exists and nothing covers it.
     pub fn click(&self, selector: &str) {
         wait_ok(&format!("a click on {selector}"), || {
             let element = self.find(selector)?;
@@ -156,7 +156,7 @@ impl Browser {
         });
     }
 
-    /// Types into an element.
+    /// Types a text into an element.
     pub fn type_into(&self, selector: &str, text: &str) {
         wait_ok(&format!("typing into {selector}"), || {
             let element = self.find(selector)?;
@@ -164,7 +164,7 @@ impl Browser {
         });
     }
 
-    /// Clicks the button with this text inside what the selector finds.
+    /// Clicks the button with this text inside the element that the selector finds.
     pub fn click_button(&self, selector: &str, text: &str) {
         self.script(&format!(
             "[...document.querySelectorAll({:?})].find((button) => button.textContent === {text:?}).click()",
@@ -172,7 +172,7 @@ impl Browser {
         ));
     }
 
-    /// Presses keys where the focus is: the characters of a text, which may contain a [`Key`].
+    /// Presses keys in the element with the focus: the characters of a text, which may contain a [`Key`].
     pub fn press(&self, keys: &str) {
         let presses: Vec<Value> = keys.chars().flat_map(|key| [down(key), up(key)]).collect();
         self.actions(&json!([{"type": "key", "id": "keys", "actions": presses}]));
@@ -206,8 +206,8 @@ impl Browser {
         self.mouse(&[to(left + x - 2, top + y), to(left + x, top + y)]);
     }
 
-    /// Touches an element with two fingers, `apart` pixels from each other around a point, and moves them until they
-    /// are `then` pixels apart.
+    /// Touches an element with two fingers, `apart` pixels from each other around a point, and moves them
+    /// until they are `then` pixels apart.
     pub fn pinch(&self, selector: &str, x: i64, apart: i64, then: i64) {
         let (left, top) = self.corner(selector);
         let touch = |kind: &str, apart: Option<i64>| {
@@ -225,7 +225,7 @@ impl Browser {
         self.devtools("Emulation.setTouchEmulationEnabled", &json!({"enabled": false}));
     }
 
-    /// Sets the size of the page in pixels, and the colours that the system asks for.
+    /// Sets the size of the page in pixels, and the colour scheme (dark or light) of the system.
     pub fn look(&self, width: u32, height: u32, dark: bool) {
         let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
@@ -258,7 +258,7 @@ impl Browser {
     /// Bytes of memory that the page's scripts use after a garbage collection.
     pub fn script_memory(&self) -> f64 {
         self.devtools("HeapProfiler.enable", &json!({}));
-        // The first collection may keep what finalizers of objects still hold.
+        // The first collection may keep memory that finalizers of objects still refer to.
         for _ in 0..2 {
             self.devtools("HeapProfiler.collectGarbage", &json!({}));
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::send::Point;
 use crate::wait::wait_for;
 
-/// A recording listener. It accepts connections until the process ends.
+/// A recording listener. It accepts connections for the rest of the process.
 #[derive(Debug)]
 pub struct Capture {
     address: SocketAddr,
@@ -57,7 +57,7 @@ fn point(line: &str) -> Option<Point> {
     (!value.is_nan()).then(|| Point::new(name, timestamp as i64, value))
 }
 
-/// An address for a program that does not accept port 0, or that must keep its port over a restart. The
+/// An address for a program that does not accept port 0, or that must keep its port after a restart. The
 /// loopback address is random, and the port lies below those that the kernel assigns. So no other socket of
 /// the tests takes the address between this call and the program's bind.
 pub fn own_address() -> SocketAddr {

@@ -57,7 +57,7 @@ impl Guarded {
         wait_for("a process to end", || self.child.try_wait().unwrap())
     }
 
-    /// True while the process is running.
+    /// Whether the process is running.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

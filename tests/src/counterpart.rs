@@ -120,7 +120,7 @@ pub fn on_path(program: &str) -> Option<Command> {
     }
 }
 
-/// `None`, and a recorded skip, unless the process runs as root.
+/// Returns `None`, and records a skip, unless the process runs as root.
 pub fn root(why: &str) -> Option<()> {
     let owner = std::fs::metadata("/proc/self").map(|m| m.uid());
     if owner.is_ok_and(|uid| uid == 0) { Some(()) } else { skip(&format!("root, {why}")) }
@@ -134,7 +134,7 @@ pub fn skip<T>(missing: &str) -> Option<T> {
     if std::env::var_os("CI").is_some_and(|v| v == "true") {
         panic!("{line} (run tests/install.sh)");
     }
-    // Written directly, because the harness hides what a passing test prints.
+    // Written directly to standard error, because the harness hides the output of a passing test.
     let _ = writeln!(std::io::stderr(), "SKIPPED {line}");
     if let Some(path) = std::env::var_os("PLUMBAGO_SKIPPED")
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path)

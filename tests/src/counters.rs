@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default)]
 pub struct Counters(BTreeMap<String, f64>);
 
-/// Counter of the points that survive a kill of the process.
+/// Name of the counter of the points that survive a kill of the process.
 pub const JOURNAL_WRITTEN: &str = "plumbago_journal_written_points_total";
 
 impl Counters {
@@ -41,15 +41,15 @@ impl Counters {
 /// The daemon's ledger: every point that came in is stored, held, replaced or rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ledger {
-    /// Points received by listeners.
+    /// Number of points received by listeners.
     pub received: u64,
     /// Points replayed from the journal at the start.
     pub recovered: u64,
-    /// Points in the store.
+    /// Number of points in the store.
     pub stored: u64,
-    /// Points in memory that are not stored yet.
+    /// Number of points in memory that are not stored yet.
     pub held: u64,
-    /// Points that a later point of their slot replaced, or that expired before they were stored.
+    /// Number of points that a later point of their slot replaced, or that expired before they were stored.
     pub replaced: u64,
     /// Points refused for any reason.
     pub rejected: u64,
@@ -88,7 +88,7 @@ impl Ledger {
         serde_json::from_str::<serde_json::Value>(json).ok()?.get("queued")?.as_u64()
     }
 
-    /// True if every point is accounted for.
+    /// Whether every point is accounted for.
     pub fn balances(&self) -> bool {
         self.received + self.recovered == self.stored + self.held + self.replaced + self.rejected
     }

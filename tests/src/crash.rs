@@ -37,7 +37,7 @@ pub struct Victim {
 }
 
 impl Victim {
-    /// Starts the child. `note` receives every complete line of its standard output, and returns true if the
+    /// Starts the child. `note` receives every complete line of its standard output, and returns whether the
     /// line is a report of the child and not of the test harness.
     pub fn start(mut command: Command, mut note: impl FnMut(&str) -> bool + Send + 'static) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

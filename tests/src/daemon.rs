@@ -18,7 +18,8 @@ use crate::http::{self, Response};
 use crate::send::{LineSender, Point};
 use crate::wait::{wait_for, wait_until};
 
-/// Directory and settings of a daemon. They outlive its process, so that it can be restarted.
+/// Directory and settings of a daemon. They remain when its process ends, so that the daemon can be
+/// restarted.
 #[derive(Debug)]
 pub struct Setup {
     directory: TempDir,
@@ -58,8 +59,8 @@ impl Setup {
         self
     }
 
-    /// Makes the daemon use a clock that stands still at `now` (seconds since the epoch) until
-    /// [`Daemon::set_clock`] moves it.
+    /// Makes the daemon use a clock that stays at `now` (seconds since the epoch) until [`Daemon::set_clock`]
+    /// moves it.
     pub fn clock(&mut self, now: i64) -> &mut Self {
         self.set("debug.clock", &now.to_string())
     }
@@ -71,7 +72,7 @@ impl Setup {
         path
     }
 
-    /// Uses a keyspace of a Cassandra, and makes its tables.
+    /// Makes the daemon use a keyspace of a Cassandra, and creates the tables in it.
     pub fn on_cassandra(&mut self, contact_point: &str, keyspace: &str) -> &mut Self {
         self.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
         self.set("store.cassandra.contact_points", contact_point);
@@ -81,13 +82,13 @@ impl Setup {
         self
     }
 
-    /// Writes storage-schemas.conf and uses it.
+    /// Writes storage-schemas.conf and makes the daemon use it.
     pub fn schemas(&mut self, content: &str) -> &mut Self {
         let path = self.file("storage-schemas.conf", content);
         self.set("storage_schemas", path.to_str().unwrap())
     }
 
-    /// Writes storage-aggregation.conf and uses it.
+    /// Writes storage-aggregation.conf and makes the daemon use it.
     pub fn aggregation(&mut self, content: &str) -> &mut Self {
         let path = self.file("storage-aggregation.conf", content);
         self.set("storage_aggregation", path.to_str().unwrap())
@@ -115,7 +116,7 @@ impl Setup {
         command
     }
 
-    /// Starts the daemon and waits until it is ready, or accepts points while its store is away.
+    /// Starts the daemon and waits until it is ready, or accepts points while its store is unavailable.
     pub fn start(&self) -> Daemon {
         let mut starting = self.launch();
         let ready = wait_for("the daemon to be ready", || {
@@ -156,7 +157,7 @@ impl Setup {
         daemon
     }
 
-    /// Runs a command that has to succeed. Returns what it said.
+    /// Runs a command that has to succeed. Returns its output.
     pub fn run_well(&self, arguments: &[&str]) -> String {
         let ended = self.run(arguments);
         assert!(ended.status.success(), "{arguments:?} {:?}: {}", ended.status, ended.output);
@@ -178,7 +179,7 @@ impl Default for Setup {
     }
 }
 
-/// The end of a process.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit status.
@@ -254,8 +255,8 @@ impl Daemon {
         series(&path, &answer)
     }
 
-    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after its first
-    /// point was accepted.
+    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after
+    /// its first point was accepted.
     pub fn wait_points(&self, target: &str, from: i64, now: i64) -> Vec<(i64, f64)> {
         wait_for(target, || {
             let series = self.render(target, from, now, now);
@@ -293,12 +294,12 @@ impl Daemon {
         http::request(self.admin(), "POST", path, &self.authorization(), "")
     }
 
-    /// The secret of the data directory, which is as good as `admin.token`.
+    /// The secret of the data directory, which is accepted like `admin.token`.
     pub fn secret(&self) -> String {
         std::fs::read_to_string(self.data.join("admin-secret")).unwrap().trim().to_owned()
     }
 
-    /// The header line that lets a request to the admin port change or stop something.
+    /// The header line that authorises a request to the admin port which changes or stops something.
     pub fn authorization(&self) -> String {
         format!("Authorization: Bearer {}\r\n", self.secret())
     }
@@ -324,7 +325,7 @@ impl Daemon {
         })
     }
 
-    /// Waits until this many points were received and none is in a queue any more.
+    /// Waits until this many points were received and the queues are empty.
     pub fn applied_at(&self, received: u64) {
         self.ledger_at(received);
         wait_until("the queued points to be applied", || {
@@ -356,7 +357,7 @@ impl Daemon {
         self.process.signal(signal);
     }
 
-    /// True while the process is running.
+    /// Whether the process is running.
     pub fn runs(&mut self) -> bool {
         self.process.runs()
     }

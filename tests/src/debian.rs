@@ -1,7 +1,8 @@
-//! A small Debian of its own, as `tests/install.sh` made it. [`Root`] is a copy that a test may change, and [`Machine`]
-//! runs it under its own systemd.
+//! A small Debian that `tests/install.sh` creates for the tests. [`Root`] is a copy that a test may change,
+//! and [`Machine`] runs it under its own systemd.
 //!
-//! Both work in a process that is in [`crate::own_network::inside_as_root`]: what they mount and start ends with it.
+//! Both work in a process that is in [`crate::own_network::inside_as_root`]: their mounts and processes end
+//! with that process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,9 @@ exec chroot "$root" setpriv --reuid "$user" --regid "$group" --clear-groups --no
     --inh-caps=-all --bounding-set=-all "$@"
 "#;
 
-/// systemd sorts its services into control groups below that of its own process, so it gets one that nobody else uses.
-/// Arguments: the root directory, a name for the control group, and the script to continue with.
+/// systemd puts its services into control groups below that of its own process, so its process gets a control
+/// group that nothing else uses. Arguments: the root directory, a name for the control group, and the script
+/// to continue with.
 const GROUP: &str = r#"
 groups=$1/sys/fs/cgroup
 mount -t cgroup2 none "$groups"
@@ -68,7 +70,8 @@ export container=chroot
 exec chroot . /lib/systemd/systemd --log-target=console
 "#;
 
-/// systemd ends the processes of its control group a moment after it is killed itself. Arguments as those of `GROUP`.
+/// The processes in systemd's control group end shortly after systemd itself is killed. The arguments are
+/// those of `GROUP`.
 const FORGET: &str = r#"
 groups=$1/sys/fs/cgroup
 mount -t cgroup2 none "$groups"
@@ -80,7 +83,7 @@ done
 umount "$groups"
 "#;
 
-/// A copy of the Debian. Its changes are kept in memory, and only they take space.
+/// A copy of the Debian. Only its changes use space, and they are kept in memory.
 #[derive(Debug)]
 pub struct Root {
     work: PathBuf,
@@ -90,7 +93,8 @@ impl Root {
     /// A fresh copy. `None`, and a recorded skip, if there is no Debian in the cache.
     pub fn new() -> Option<Self> {
         let base = counterpart::debian_root()?;
-        // Not removed at the end, because nothing that is mounted in it may be deleted file by file.
+        // The directory is not removed at the end, because nothing that is mounted in it may be deleted file
+        // by file.
         let root =
             Self { work: tempfile::Builder::new().prefix("plumbago-debian-").tempdir().unwrap().keep() };
         let output = shell(MOUNT).arg(base).arg(&root.work).output().unwrap();
@@ -110,12 +114,12 @@ impl Root {
         command
     }
 
-    /// Runs a command there that has to succeed. Returns what it said.
+    /// Runs a command there that has to succeed. Returns its output.
     pub fn run(&self, arguments: &[&str]) -> String {
         well(arguments, &self.command(arguments).output().unwrap())
     }
 
-    /// A command of the user `UID:GID`, without any privilege, which can write to one directory only.
+    /// A command that runs as the user `UID:GID` without any privilege and can write to only one directory.
     pub fn sealed(
         &self,
         user: &str,
@@ -141,8 +145,8 @@ impl Drop for Root {
     }
 }
 
-/// A Debian that runs its systemd as the first process, in the network of this process. Dropping it kills everything
-/// at once, like a power cut.
+/// A Debian that runs its systemd as the first process, in the network of this process. Dropping it kills
+/// everything at once, like a power cut.
 #[derive(Debug)]
 pub struct Machine {
     process: Guarded,
@@ -194,19 +198,19 @@ impl Machine {
         command
     }
 
-    /// Runs a command there that has to succeed. Returns what it said.
+    /// Runs a command there that has to succeed. Returns its output.
     pub fn run(&self, arguments: &[&str]) -> String {
         well(arguments, &self.command(arguments).output().unwrap())
     }
 
-    /// Runs a command there that has to fail. Returns what it said.
+    /// Runs a command there that has to fail. Returns its output.
     pub fn run_badly(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
         assert!(!output.status.success(), "{arguments:?} succeeded: {}", said(&output));
         said(&output)
     }
 
-    /// What systemd says of a unit: `active`, `inactive`, `failed`, …
+    /// The state of a unit according to systemd: `active`, `inactive`, `failed`, …
     pub fn state(&self, unit: &str) -> String {
         let output = self.command(&["systemctl", "is-active", unit]).output().unwrap();
         said(&output).trim().to_owned()
@@ -241,7 +245,7 @@ fn well(arguments: &[&str], output: &Output) -> String {
     said(output)
 }
 
-/// Standard output and standard error.
+/// Standard output and standard error as one text.
 pub fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }

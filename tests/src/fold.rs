@@ -1,4 +1,4 @@
-//! A second, simple implementation of the aggregates: every stage is folded from the slots of stage 0, and
+//! A second, simple implementation of the aggregates: every stage is computed from the slots of stage 0, and
 //! xFilesFactor is applied when a slot is read.
 //!
 //! The tests compare the daemon with it after crashes, and where the daemon differs from whisper on purpose.
@@ -60,7 +60,7 @@ impl Flat {
         })
     }
 
-    /// True if every slot of stage 0 in the window has a value.
+    /// Whether every slot of stage 0 in the window has a value.
     pub fn full(&self, stage: usize, slot: i64) -> bool {
         self.window(stage, slot).count == self.stages[stage].0 / self.stages[0].0
     }

@@ -33,7 +33,7 @@ impl GraphiteWeb {
         Some(Self { _process: process, address })
     }
 
-    /// Its address.
+    /// The address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -56,7 +56,7 @@ pub fn request(address: SocketAddr, method: &str, path: &str, headers: &str, bod
         .unwrap_or_else(|error| panic!("{method} {path} of {address}: {error}"))
 }
 
-/// Sends any request, where there may be no response.
+/// Sends any request, like [`request`], but may get no response.
 ///
 /// # Errors
 /// If the connection fails, or the response is not complete HTTP.
@@ -85,7 +85,7 @@ fn try_bytes(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n"
     );
     stream.write_all(head.as_bytes())?;
-    // A server may answer before it has read all of a body that it refuses.
+    // A server that refuses a request may answer before it has read the whole body.
     let _ = stream.write_all(body);
     read_response(&mut stream)
 }
@@ -116,7 +116,7 @@ pub fn read_response(stream: &mut impl Read) -> std::io::Result<Response> {
     Ok(Response { status, headers, body: String::from_utf8_lossy(&body).into_owned(), bytes: body })
 }
 
-/// Not every server closes the connection when it is asked to: chromedriver leaves that to its client.
+/// Some servers ignore `Connection: close`: chromedriver expects its client to close the connection.
 fn read_whole(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut part = vec![0; 64 << 10];
@@ -129,7 +129,8 @@ fn read_whole(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Where a response ends according to its `Content-Length`. `None` while the headers are incomplete or without one.
+/// The position at which a response ends according to its `Content-Length`. `None` if the headers are
+/// incomplete or do not contain it.
 fn stated_end(bytes: &[u8]) -> Option<usize> {
     let at = find(bytes, b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..at]).to_ascii_lowercase();

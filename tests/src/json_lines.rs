@@ -1,4 +1,4 @@
-//! A child process that answers questions. Questions and answers are JSON objects, one per line.
+//! A child process that answers requests. Requests and answers are JSON objects, one per line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl JsonLines {
         Self { questions, answers, _process: process }
     }
 
-    /// Sends a question and waits for the answer. Panics if the answer has a field `error`.
+    /// Sends a request and waits for the answer. Panics if the answer has a field `error`.
     pub fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.questions, "{question}").unwrap();
         let mut line = String::new();

@@ -3,9 +3,9 @@
 //! a condition ([`wait`]), killing a process ([`crash`]), filling a disk ([`small_disk`]) and
 //! running a scenario with several seeds ([`rounds`]).
 //!
-//! Must not know: any crate of the daemon. System tests see what a user sees: the binary, its ports and its files.
-//! The exceptions are `tests/interop/`, which compares the Cassandra store with BigGraphite, and `functions/`, which
-//! compares the renderer with graphite-web.
+//! This crate must not depend on any crate of the daemon, because system tests see only what a user sees: the
+//! binary, its ports and its files. The exceptions are `tests/interop/`, which compares the Cassandra store
+//! with BigGraphite, and `functions/`, which compares the renderer with graphite-web.
 //!
 //! Start with [`daemon`]. The tests are in `tests/tests/`. Helpers report a failure by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

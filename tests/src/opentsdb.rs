@@ -12,12 +12,12 @@ use crate::http;
 pub struct OpenTsdb(opentsdb::OpenTsdb);
 
 impl OpenTsdb {
-    /// Starts it and waits until queries are answered. `None`, and a recorded skip, if it is not installed.
+    /// Starts OpenTSDB and waits until queries are answered. `None`, and a recorded skip, if it is not installed.
     pub fn start() -> Option<Self> {
         opentsdb::for_test().map(Self)
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.0.http()
     }
@@ -37,7 +37,7 @@ impl OpenTsdb {
         (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body)))
     }
 
-    /// What it logged.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.0.log()
     }

@@ -1,6 +1,6 @@
-//! Runs a test in a network of its own. All ports of 127.0.0.1 are free there, so that programs can listen on the
-//! ports that their documentation names. The test also has its own process namespace, so that no program is left,
-//! however the test ends.
+//! Runs a test in a network of its own. All ports of 127.0.0.1 are free there, so that programs can listen on
+//! the ports that their documentation names. The test also has its own process namespace, so that no program
+//! keeps running, however the test ends.
 
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,7 @@ pub fn inside(name: &str) -> bool {
     false
 }
 
-/// Like [`inside`], for a test that uses other users of the machine and mounts file systems. Nobody outside sees
+/// Like [`inside`], for a test that runs programs as other users and mounts file systems. Nobody outside sees
 /// these mounts. This needs root.
 pub fn inside_as_root(name: &str) -> bool {
     if child_directory().is_some() {
@@ -40,8 +40,8 @@ pub fn reconnect(address: &str) {
     route("del", address);
 }
 
-/// A route that drops all packets. It must be in the table of local addresses, because the kernel asks that table
-/// first.
+/// A route that drops all packets. It must be in the table of local addresses, because the kernel consults
+/// that table first.
 fn route(change: &str, address: &str) {
     assert!(child_directory().is_some(), "not in a network of its own");
     let arguments = ["route", change, "blackhole", address, "table", "local"];
@@ -52,7 +52,8 @@ fn route(change: &str, address: &str) {
 fn run(name: &str, options: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let test = child_test(name, directory.path());
-    // The shell remains as the first process, because that one must collect processes whose parents have ended.
+    // The shell remains as the first process, because the first process must collect processes whose parents
+    // have ended.
     let up = "ip link set lo up || exit 77; \"$@\"; exit $?";
     let output = Command::new("unshare")
         .args(options)

@@ -18,7 +18,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Puts the daemons that `setup` starts afterwards on a disk whose syncs can fail. Compiles the library with
+    /// Makes syncs fail on request in the daemons that `setup` starts afterwards. Compiles the library with
     /// `cc`.
     pub fn below(setup: &mut Setup) -> Self {
         let control = setup.path().join("power");
@@ -48,7 +48,7 @@ impl Disk {
         fs::remove_file(self.control.join("fail")).unwrap();
     }
 
-    /// How many syncs have failed.
+    /// Number of failed syncs.
     pub fn failures(&self) -> usize {
         fs::read_to_string(self.control.join("failed")).unwrap_or_default().lines().count()
     }

@@ -1,12 +1,13 @@
-//! How often a scenario runs, each time with another seed.
+//! Runs a scenario several times, each time with another seed.
 
 use std::ops::Range;
 
 /// The environment variable that sets the number of rounds of all scenarios.
 pub const VARIABLE: &str = "PLUMBAGO_ROUNDS";
 
-/// The seeds of a scenario, one for each round: `first` and those after it. There are `usual` rounds unless
-/// `PLUMBAGO_ROUNDS` names another number. Panics if that is not a number above zero, because no round would run.
+/// The seeds of a scenario, one for each round: `first` and the numbers after it. There are `usual` rounds
+/// unless `PLUMBAGO_ROUNDS` contains another number. Panics if that is not a number above zero, because no
+/// round would run.
 pub fn seeds(first: u64, usual: u64) -> Range<u64> {
     let rounds = match std::env::var(VARIABLE) {
         Ok(text) => text.parse::<u64>().ok().filter(|rounds| *rounds > 0),

@@ -1,4 +1,4 @@
-//! Simple senders, for input that real senders cannot be made to send.
+//! Simple senders, for input that real senders never send.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

@@ -68,12 +68,12 @@ impl SmallDisk {
         }
     }
 
-    /// Uses `mib` MiB, or all free space if there is less.
+    /// Uses up `mib` MiB, or all free space if there is less.
     pub fn take(&self, mib: usize) {
         let _ = std::fs::write(self.filler(), vec![1; mib << 20]);
     }
 
-    /// Uses all free space but `mib` MiB.
+    /// Uses up all free space except `mib` MiB.
     pub fn leave(&self, mib: usize) {
         let disk = statvfs(&self.0).unwrap();
         let free = (disk.blocks_available() * disk.fragment_size()) >> 20;

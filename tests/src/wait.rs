@@ -1,4 +1,4 @@
-//! Waits for a condition. No test waits for a fixed time: the only limit is a guard of minutes against a test
+//! Waits for a condition. No test waits for a fixed time: the only limit is a timeout of minutes for a test
 //! that hangs.
 
 use std::fmt::Display;
@@ -39,7 +39,7 @@ pub async fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// The growing pauses between checks, until the guard ends them.
+/// The growing pauses between checks, up to the timeout [`HANG`].
 struct Pauses {
     started: Instant,
     next: Duration,

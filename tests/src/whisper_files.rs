@@ -1,4 +1,4 @@
-//! Whisper files made, written and read by Python's whisper.
+//! Whisper files that Python's whisper creates, writes and reads.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::counterpart;
 use crate::json_lines::JsonLines;
 
-/// Files that one request makes or fetches.
+/// Number of files that one request creates or fetches.
 const FILES: usize = 200;
 
 /// A slot: its time, and its value if it is known.

@@ -1,4 +1,4 @@
-//! `[aggregation]`: final values are those of a real carbon-aggregator, and nothing loses an interval.
+//! `[aggregation]`: the final values are those of a real carbon-aggregator, and no interval is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ fn number(ledger: &Value, field: &str) -> u64 {
     ledger[field].as_u64().unwrap_or_else(|| panic!("no number {field} in {ledger}"))
 }
 
-/// A field of the line of aggregation.
+/// A field of the object `aggregation` in the ledger.
 pub(crate) fn line(daemon: &Daemon, field: &str) -> u64 {
     number(&ledger(daemon)["aggregation"], field)
 }
@@ -183,7 +183,7 @@ fn wait_fed(daemon: &Daemon, fed: u64) {
     wait_until(&format!("{fed} values to be taken"), || line(daemon, "fed") == fed);
 }
 
-/// The values of a series once it has `wanted`.
+/// Waits until a series has the values `wanted`, and returns its values.
 fn wait_values(daemon: &Daemon, name: &str, wanted: &[(i64, f64)], clock: i64) {
     let wanted: BTreeMap<i64, f64> = wanted.iter().copied().collect();
     let mut seen = BTreeMap::new();
@@ -221,7 +221,8 @@ fn a_kill_in_the_middle_of_an_interval_loses_nothing() {
     wait_values(&daemon, "b.sum", &[(CLOCK - 10, 5.0)], CLOCK);
     daemon.kill();
 
-    // An interval that was already computed is corrected after a kill, and closed when it is due.
+    // After a kill, an interval that was already computed can still be corrected, and it is closed when it is
+    // due.
     setup.clock(CLOCK + 30);
     let daemon = setup.start();
     send(&daemon, &[("a.1", CLOCK + 1, 8.0)]);

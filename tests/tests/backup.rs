@@ -1,4 +1,4 @@
-//! Backups: taken of a daemon under load, restored into a new directory, and compared slot by slot.
+//! Backups: made of a daemon under load, restored into a new directory, and compared slot by slot.
 //! `PLUMBAGO_BACKUP_ROUNDS` sets the number of restores.
 
 use std::path::Path;
@@ -33,7 +33,8 @@ fn send(daemon: &Daemon, sent: &[Sent]) {
     daemon.sender().send(&points);
 }
 
-/// Sends the next points of the load, and waits until they are applied. `count` is how many were sent in all.
+/// Sends the next points of the load, and waits until they are applied. `count` is the total number of points
+/// sent so far.
 fn send_step(daemon: &Daemon, load: &mut Load, count: &mut u64) -> Vec<Sent> {
     let sent = load.step();
     *count += sent.len() as u64;
@@ -43,9 +44,9 @@ fn send_step(daemon: &Daemon, load: &mut Load, count: &mut u64) -> Vec<Sent> {
     sent
 }
 
-/// Restores the newest generation and compares it with all points of the load. `later` are the points that were sent
-/// after the command began, in order. Some of them may be missing from the backup, so they are sent again. All other
-/// points must be there.
+/// Restores the newest generation and compares it with all points of the load. `later` are the points that
+/// were sent after the command began, in order. Some of them may be missing from the backup, so they are sent
+/// again. All other points must be in the backup.
 fn restored_equals(setup: &mut Setup, backup: &str, name: &str, load: &Load, later: &[Sent]) {
     let new = setup.path().join(name);
     run(setup, &["restore", backup, "--data-dir", new.to_str().unwrap(), "--json"]);
@@ -84,8 +85,7 @@ fn backups_under_load_have_every_point_and_exact_aggregates() {
         wait_until("the journal to have all", || daemon.counters().sum(JOURNAL_WRITTEN) >= count);
         let done = AtomicBool::new(false);
         let mut later = Vec::new();
-        // The points that are sent again must be younger than the raw stage reaches back, however long the backup
-        // takes.
+        // The points that are sent again must be within the raw stage, however long the backup takes.
         let last = load.now + 3600;
         let taken = std::thread::scope(|scope| {
             let setup = &setup;
@@ -128,7 +128,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     let first = run(&setup, &["backup", &backup, "--json"]);
     let copied = |taken: &Value| taken["copied_bytes"].as_u64().unwrap();
     assert!(copied(&first) > 100_000, "{first}");
-    // The store may merge its files between two backups, which makes new ones.
+    // The store may merge files between two backups, which creates new files.
     let mut newest = 1;
     wait_until("a backup that copies only what is new", || {
         let next = run(&setup, &["backup", &backup, "--json"]);
@@ -140,7 +140,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
     assert!(!setup.data().join("backup-links").exists());
     daemon.stop_well();
-    // At rest, in the process of the command.
+    // Without a running daemon, the command itself makes the backup.
     let third = run(&setup, &["backup", &backup, "--json"]);
     assert_eq!(third["generation"], newest + 1);
     restored_equals(&mut setup, &backup, "at-rest", &load, &[]);
@@ -159,6 +159,15 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
         assert!(ended.output.contains(largest.to_str().unwrap()), "{}", ended.output);
     }
     assert!(!new.exists(), "nothing is written before all is verified");
+    // Sizes are compared, not contents, so the damage stays until the file is removed.
+    run(&setup, &["backup", &backup, "--json"]);
+    let ended = setup.run(&["backup", &backup, "--verify"]);
+    assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
+    assert!(ended.output.contains("once it is removed"), "{}", ended.output);
+    std::fs::remove_file(&largest).unwrap();
+    run(&setup, &["backup", &backup, "--json"]);
+    setup.run_well(&["backup", &backup, "--verify"]);
+    restored_equals(&mut setup, &backup, "mended", &load, &[]);
 }
 
 /// The largest file below `dir` that the newest generation uses.

@@ -1,5 +1,5 @@
-//! carbonapi as a front end of the daemon. It finds and fetches over HTTP in its own protocols and evaluates
-//! functions itself. Its answers must equal those of the daemon.
+//! carbonapi as a front end of the daemon. It searches names and fetches points from the daemon over HTTP, in
+//! its own protocols, and evaluates functions itself. Its answers must equal those of the daemon.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

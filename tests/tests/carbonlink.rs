@@ -45,7 +45,7 @@ impl Graphite {
         self.process.ask(&json!({"cmd": "connect", "host": host}));
     }
 
-    /// What the client gets for each metric.
+    /// The points that the client gets for each metric.
     fn query(&mut self, metrics: &[&str]) -> BTreeMap<String, Vec<(i64, f64)>> {
         let found = self.process.ask(&json!({"cmd": "query", "metrics": metrics}));
         serde_json::from_value(found["points"].clone()).unwrap()
@@ -85,7 +85,7 @@ fn points(metrics: usize) -> Vec<Point> {
         (0..5).map(move |slot| Point::new(name.clone(), T0 + 60 * slot, m as f64 + slot as f64 / 8.0))
     };
     let mut all: Vec<Point> = (0..metrics).flat_map(of).collect();
-    // The last point of a slot counts.
+    // The last point of a slot replaces the earlier ones.
     all.push(Point::new("many.m1.value", T0 + 60, -1.0));
     all
 }
@@ -98,7 +98,8 @@ fn by_metric(points: &[Point]) -> BTreeMap<String, Vec<(i64, f64)>> {
     slots.into_iter().map(|(name, slots)| (name, slots.into_iter().collect())).collect()
 }
 
-/// Numbers as Python compares them: carbon's times have a decimal point.
+/// Converts whole numbers with a decimal point to integers, which Python considers equal: carbon's times have
+/// a decimal point.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64().unwrap()),
@@ -126,7 +127,8 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
     let expected = by_metric(&sent);
     assert_eq!(graphite.query(&names(&expected)), expected);
     assert_eq!(graphite.query(&["none", "many"]).values().map(Vec::len).sum::<usize>(), 0);
-    // A name in another form than the stored one, and one of carbon's own, which the client asks of every server.
+    // A name that is not in canonical form, and a name of carbon's own metrics, which the client requests
+    // from every server.
     daemon.put(&[Point::new("carbon.agents.a", T0, 1.0), Point::new("carbon.agents.a", T0 + 60, 2.0)]);
     let odd = graphite.query(&[".many..m1.value", "carbon.agents.a", "tag;b=2;a=1"]);
     assert_eq!(odd[".many..m1.value"], expected["many.m1.value"]);
@@ -160,7 +162,7 @@ fn points_that_are_not_stored_are_answered_as_carbon_does() {
     daemon.stop_well();
 }
 
-/// Queries are counted under the names that carbon has for them.
+/// Queries are counted under the names that carbon uses for them.
 #[test]
 fn queries_have_a_history_under_carbons_names() {
     let mut setup = setup();
@@ -172,7 +174,7 @@ fn queries_have_a_history_under_carbons_names() {
         let series = daemon.render(&format!("carbon.agents.*.cache.{name}"), NOW - 600, NOW, NOW);
         series.first().and_then(|series| series.known().into_values().next_back()).unwrap_or(0.0)
     };
-    // The clock stands still, so each interval replaces the numbers of the one before.
+    // The clock does not move, so the numbers of each interval replace those of the previous interval.
     wait_until("both kinds of queries", || {
         graphite.query(&["none"]);
         graphite.ask(&bulk, 2);
@@ -237,7 +239,7 @@ fn an_aggregation_method_is_read_and_changed() {
     let again = json!({"value": {"old_value": "sum", "new_value": "sum"}});
     assert_eq!(graphite.set("m.old", "aggregationMethod", "sum"), again);
 
-    // Errors have carbon's form: they state the reason, and the connection stays open.
+    // Errors have the same form as carbon's: they contain the reason, and the connection stays open.
     let carbons = |graphite: &mut Graphite, request: &Value| {
         graphite.of_carbon(&[], request, 2)["error"].as_str().unwrap().to_owned()
     };
@@ -277,7 +279,7 @@ fn an_aggregation_method_is_read_and_changed() {
     assert_eq!(serde_json::from_str::<Value>(&daemon.get(path).body).unwrap(), changed);
     assert_eq!(window(&daemon, "m.kept", NOW), 6.0 / 5.0);
 
-    // The change outlives a crash.
+    // The change survives a crash.
     daemon.kill();
     let daemon = setup.start();
     graphite.connect(&daemon);
@@ -346,7 +348,8 @@ fn hostile_requests_harm_nobody() {
         }
         // Slow senders, which announce a large frame and send no more.
         slow.extend((0..20).map(|_| send(b"\x00\x10\x00\x00(U\x04type")));
-        // A reader that never reads: at some point the daemon cannot write, and reads no further request.
+        // A client that never reads answers: at some point the daemon can write no more, and then reads no
+        // further request.
         let mut reader = TcpStream::connect(daemon.address("carbonlink")).unwrap();
         reader.set_write_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
         let _ = reader.write_all(&frame(&all).repeat(20_000));

@@ -28,30 +28,31 @@ use crate::load::{Load, Sent};
 
 const KEYSPACE: &str = "chaos";
 const NODES: usize = 3;
-/// The replica of each writer.
+/// The replica id of each writer.
 const REPLICAS: [&str; 3] = ["0", "0", "1"];
-/// The two writers of a replica take turns: for this many seconds the points of a metric go to the same writer. This
-/// is longer than the windows of a middle stage and shorter than those of the last stage.
+/// The two writers of a replica alternate: for this many seconds the points of a metric go to the same
+/// writer. This is longer than the windows of a middle stage and shorter than those of the last stage.
 const TURN: i64 = 120;
-/// How often windows are repaired, in seconds of the load's clock. A closed window is left alone for an hour and a
-/// half. Together this is less than the raw stages keep, as an operator would configure it.
+/// How often windows are repaired, in seconds of the load's clock. A window is repaired only an hour and a
+/// half after it is closed. The sum of both times is less than the duration of the raw stages, as an operator
+/// would configure it.
 const REPAIR_EVERY: i64 = 3600;
-/// Rounds of faults of a usual run.
+/// Number of rounds of faults in a usual run.
 const ROUNDS: usize = 6;
 const SEED: u64 = 1;
-/// How often a slow node is paused in a round, and for how long. The pause is the fault itself; the test does not
-/// wait for anything by it.
+/// How often a slow node is paused in a round, and for how long. The pause is the fault itself, not a wait of
+/// the test.
 const SLOW_STEPS: usize = 8;
 const STALL: Duration = Duration::from_millis(300);
 /// How far a clock jumps, in seconds.
 const JUMP: i64 = 300;
 
-/// What happens in a round.
+/// The fault of a round.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     KillNode(usize),
     PauseNode(usize),
-    /// It stands still most of the time, as if waiting for its disk.
+    /// A node is paused most of the time, as if it waited for its disk.
     SlowNode(usize),
     /// No packet arrives at the node's address.
     CutOffNode(usize),
@@ -60,7 +61,7 @@ enum Fault {
     KillAllNodes,
     KillWriter(usize),
     StopWriter(usize),
-    /// A node restarts while a writer cannot notice it.
+    /// A node restarts while a writer is stopped and cannot notice it.
     RestartUnwatched {
         node: usize,
         writer: usize,
@@ -87,11 +88,11 @@ impl Fault {
     }
 }
 
-/// A daemon, and what it was sent.
+/// A daemon, and the state of the points that were sent to it.
 struct Writer {
     setup: Setup,
     daemon: Option<(Daemon, LineSender)>,
-    /// Points received by the running process.
+    /// Number of points that the running process has received.
     received: u64,
     /// The clock at its start.
     started: i64,
@@ -154,7 +155,7 @@ impl Writer {
         assert!(ended.output.contains("missing 0"), "{}", ended.output);
     }
 
-    /// Whether all rows are acknowledged, those that are sent again included.
+    /// Whether all rows are acknowledged, including those that are sent again.
     fn is_drained(&self) -> bool {
         let counters = self.daemon().counters();
         counters.sum("plumbago_spool_pending_rows") == 0 && counters.sum("plumbago_spool_resend_bytes") == 0
@@ -278,8 +279,8 @@ impl Chaos {
         }
     }
 
-    /// Waits until every writer reports that nothing is acknowledged. The load continues meanwhile, because a writer
-    /// without new rows cannot notice it.
+    /// Waits until every writer reports that the server acknowledges no rows. The load continues meanwhile,
+    /// because a writer without new rows cannot notice it.
     fn wait_unready(&mut self) {
         for number in 0..self.writers.len() {
             let what = format!("/readyz of writer {number} to be 503");

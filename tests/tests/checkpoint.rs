@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const START: i64 = 1_700_000_000;
-/// Metrics of the test, a tenth of them with tags.
+/// Number of metrics of the test, a tenth of them with tags.
 const METRICS: usize = 3000;
 
 /// The names, and what each slot must have.
@@ -42,7 +42,7 @@ impl World {
         self.setup.clock(self.now).start()
     }
 
-    /// Sends a point to many metrics, now and then a late one, and waits until a kill cannot lose them.
+    /// Sends a point to many metrics, sometimes a late one, and waits until a kill cannot lose them.
     fn send(&mut self, daemon: &Daemon) {
         self.now += self.random.random_range(1..4);
         daemon.set_clock(self.now);
@@ -97,13 +97,13 @@ fn a_start_from_a_checkpoint_has_everything() {
         assert!(!world.setup.data().join("checkpoint").exists());
         world.check(&daemon, &format!("round {round}"));
     }
-    // After a start from a checkpoint the journal still has what a kill needs.
+    // After a start from a checkpoint the journal still has everything that is needed after a kill.
     world.send(&daemon);
     daemon.kill();
     let daemon = world.start();
     assert!(daemon.log().contains("from_checkpoint=false"), "{}", daemon.log());
     world.check(&daemon, "killed");
-    // A verb at rest changes what the checkpoint would have.
+    // A command without a running daemon changes data that the checkpoint describes.
     daemon.stop_well();
     world.setup.run_well(&["delete", "stop.g1.*"]);
     world.names.iter().enumerate().filter(|(_, name)| name.starts_with("stop.g1.")).for_each(

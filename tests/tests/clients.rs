@@ -1,4 +1,4 @@
-//! Clients of KairosDB and OpenTSDB that know nothing of Plumbago: only host and port are changed.
+//! Unmodified clients of KairosDB and OpenTSDB: only host and port are changed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -43,12 +43,12 @@ fn api(daemon: &Daemon) -> String {
     format!("http://{}", daemon.api())
 }
 
-/// Asks until a client's points are there.
+/// Repeats a query until it returns a client's points.
 fn points(daemon: &Daemon, target: &str) -> Vec<(i64, f64)> {
     daemon.wait_points(target, now() - 3000, now() + 60)
 }
 
-/// With the daemon the clients of KairosDB print the same as with a KairosDB.
+/// The clients of KairosDB print the same with the daemon as with a KairosDB.
 #[test]
 fn clients_of_kairosdb_see_no_difference() {
     let (Some(real), Some(python)) = (kairosdb::for_test(), counterpart::python_clients()) else { return };
@@ -112,7 +112,7 @@ fn micrometer_publishes() {
     daemon.stop_well();
 }
 
-/// By telnet and by HTTP, whose content type Telegraf misspells.
+/// By telnet and by HTTP. Telegraf sends HTTP requests with a misspelt content type.
 #[test]
 fn telegraf_writes() {
     let Some(home) = counterpart::clients() else { return };
@@ -198,7 +198,7 @@ fn collectd_writes_by_all_its_plugins() {
     daemon.stop_well();
 }
 
-/// Lines and requests over TLS, on the same port.
+/// Lines and requests can both arrive over TLS on the same port.
 #[test]
 fn lines_and_requests_come_over_tls() {
     let (Some(mut curl), Some(mut openssl)) = (counterpart::on_path("curl"), counterpart::on_path("openssl"))

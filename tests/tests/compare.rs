@@ -9,7 +9,7 @@ use plumbago_tests::wait::wait_ok;
 
 use crate::load::{self, GROUPS, Load, METHODS, Metric};
 
-/// How often [`settled`] looks before it flushes the daemon.
+/// How often [`settled`] compares before it flushes the daemon.
 const CHECKS_BEFORE_FLUSH: u32 = 40;
 
 /// Whether the value of the daemon equals that of the model.
@@ -37,7 +37,7 @@ fn judged(daemon: &Daemon, load: &Load, same: Same, what: &str, judge: impl Fn(u
     settled(daemon, &what, || complaints(daemon, load, same, &judge));
 }
 
-/// All differences from the model, one per line.
+/// All differences between daemon and model, one per line.
 fn complaints(daemon: &Daemon, load: &Load, same: Same, judged: impl Fn(usize, i64) -> bool) -> String {
     let mut complaints = String::new();
     for stage in 0..3 {
@@ -107,8 +107,8 @@ pub(crate) fn same(a: Option<f64>, b: Option<f64>) -> bool {
     a.map(f64::to_bits) == b.map(f64::to_bits)
 }
 
-/// The earliest start of a read that this stage still answers, so that the read covers as much of the test as
-/// possible.
+/// The earliest start of a read that is still answered from this stage. The read then covers as much of the
+/// test as possible.
 fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
     if stage == 0 {
         return now - stages[0].0 * stages[0].1;

@@ -1,4 +1,5 @@
-//! `/readyz` shows a condition at most five seconds after it begins, and drops it at most five seconds after it ends.
+//! `/readyz` shows a condition at most five seconds after it begins, and drops it at most five seconds after
+//! it ends.
 //!
 //! `PLUMBAGO_CONDITION_STEPS` sets the number of random steps, `PLUMBAGO_SEED` the seed.
 
@@ -16,8 +17,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-/// The longest time from a cause to `/readyz`: three times the five seconds that are promised, because other tests run
-/// beside this one. The times are printed.
+/// The longest time until `/readyz` shows a change: three times the promised five seconds, because other
+/// tests run at the same time. The measured times are printed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 
 fn has(daemon: &Daemon, name: &str) -> bool {
@@ -84,13 +85,13 @@ fn a_destination_that_is_away() {
 /// The conditions that the random steps begin and end.
 const NAMES: [&str; 4] = ["reload_failed", "relay", "future", "create_limited"];
 
-/// The conditions of [`NAMES`] that hold now.
+/// The conditions of [`NAMES`] that the daemon reports now.
 fn held(daemon: &Daemon) -> BTreeSet<&'static str> {
     NAMES.into_iter().filter(|name| has(daemon, name)).collect()
 }
 
-/// Troubles begin and end in a random order. After each step `/readyz` and the gauges show exactly those that hold, and
-/// the log has a line for each beginning and each end.
+/// Problems begin and end in a random order. After each step `/readyz` and the gauges show exactly the
+/// present ones, and the log has a line for each beginning and each end.
 #[test]
 fn troubles_come_and_go() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -142,7 +143,7 @@ fn troubles_come_and_go() {
                 daemon.put(&points(&format!("new{step}"), 40, clock));
             }
             _ => {
-                // Refusals count as over after 150 s without one.
+                // The condition about refusals ends after 150 s without a refusal.
                 expected.retain(|name| !["future", "create_limited"].contains(name));
                 clock += 200;
                 daemon.set_clock(clock);
@@ -198,7 +199,8 @@ fn child_with_a_full_disk() {
     let is_healthy = || daemon.counters().sum("plumbago_journal_healthy") == 1;
     wait_until("a journal that works", is_healthy);
     disk.fill();
-    // The journal reserves space in advance, so the first points may still fit. A sender goes on until it has to wait.
+    // The journal reserves space in advance, so the first points may still fit. A sender continues until it
+    // has to wait.
     let mut sender = daemon.sender();
     sender.stream().set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     let batch = plumbago_tests::send::lines(&points("b", 5000, now()));

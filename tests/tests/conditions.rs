@@ -22,7 +22,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
-/// The names that the page about conditions describes, with their severities.
+/// The names of the conditions that the documentation describes, with their severities.
 fn described() -> Vec<(String, String)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conditions.md");
     let text = std::fs::read_to_string(page).unwrap();
@@ -55,7 +55,7 @@ fn every_condition_is_described() {
     assert_eq!(all, described);
 }
 
-/// Trouble is on the health page, in the gauges and once in the log, and so is its end.
+/// A problem is shown by the health page and by the gauges, and logged once. So is its end.
 #[test]
 fn an_absent_server_is_said_at_once() {
     let mut setup = Setup::new();
@@ -76,7 +76,7 @@ fn an_absent_server_is_said_at_once() {
     assert_eq!(lines, 1, "{}", daemon.log());
 }
 
-/// One refused metric is enough, because nothing else says that it is missing.
+/// One refused metric is enough, because nothing else shows that it is missing.
 #[test]
 fn a_metric_that_is_not_created_is_a_warning() {
     let mut setup = Setup::new();
@@ -93,7 +93,7 @@ fn a_metric_that_is_not_created_is_a_warning() {
     assert!(daemon.log().contains("create_limited"), "{}", daemon.log());
 }
 
-/// A point that is refused for its time must not leave a metric behind.
+/// A point that is refused because of its time must not create a metric.
 #[test]
 fn a_refused_point_creates_no_metric() {
     let setup = Setup::new();
@@ -150,7 +150,8 @@ fn figures_are_there_from_the_first_scrape() {
     assert!(families.len() > 60, "{}", families.len());
 }
 
-/// A sender with an interval of 10 seconds and a retention of one minute loses five of six points. A hint says so.
+/// A sender with an interval of 10 seconds and a retention of one minute loses five of six points. A hint
+/// reports this.
 #[test]
 fn points_that_the_retention_drops_are_told() {
     let mut setup = Setup::new();
@@ -179,7 +180,7 @@ fn points_that_the_retention_drops_are_told() {
     assert_eq!(lines, 1, "{}", daemon.log());
 }
 
-/// A stop that waits for the store says so, and what the store's trouble is.
+/// A stop that waits for the store reports the wait and the problem of the store.
 #[test]
 fn a_stop_says_what_it_waits_for() {
     let mut setup = Setup::new();
@@ -223,7 +224,7 @@ fn idle_connections_hide_no_trouble() {
     let daemon = Setup::new().start();
     let idle: Vec<std::net::TcpStream> =
         (0..64).map(|_| std::net::TcpStream::connect(daemon.admin()).unwrap()).collect();
-    // For a second, each idle connection counts as about to send a request, so a new connection is refused.
+    // For a second, the daemon expects a request on each idle connection, so it refuses a new connection.
     let ask = || http::try_request(daemon.admin(), "GET", "/readyz", "", "");
     wait_until("an answer", || ask().is_ok_and(|response| response.status == 200));
     drop(idle);

@@ -1,4 +1,4 @@
-//! What `config check` finds on the machine, and what a start says about the same.
+//! What `config check` finds on the machine, and what a start of the daemon reports about the same problems.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,8 @@ use plumbago_tests::wait::wait_until;
 /// An address for documentation (RFC 5737). No machine has it.
 const ELSEWHERE: &str = "192.0.2.1:2003";
 
-/// The check warns, because the address may come with the network. The start fails with the same reason and advice.
+/// The check only warns, because the address may become available with the network. The start fails with the
+/// same reason and advice.
 #[test]
 fn an_address_of_another_machine() {
     for (key, port) in [("ingest.line.listen", "line"), ("api.listen", "api"), ("admin.listen", "admin")] {
@@ -29,7 +30,7 @@ fn an_address_of_another_machine() {
     }
 }
 
-/// With such a limit a daemon starts and stores nothing. The check says so before.
+/// With such a limit a daemon starts but stores nothing. The check warns about it before a start.
 #[test]
 fn a_disk_with_too_little_space() {
     let mut setup = Setup::new();
@@ -57,7 +58,7 @@ fn numbers_out_of_range() {
     }
 }
 
-/// The same for a program: each problem with its file, line and key. Secrets are not shown.
+/// The JSON output for programs has each problem with its file, line and key, and does not show secrets.
 #[test]
 fn problems_and_settings_as_json() {
     let object = |output: &str| -> serde_json::Value {
@@ -81,7 +82,8 @@ fn problems_and_settings_as_json() {
     assert!(problem["file"].as_str().unwrap().ends_with("wrong.toml"), "{problem}");
 }
 
-/// Another owner would not help, so the message does not advise to change it.
+/// The data directory is on a read-only disk. Another owner would not help, so the message does not advise
+/// changing it.
 #[test]
 fn a_data_directory_on_a_disk_mounted_read_only() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `plumbago copy` and `plumbago move`: every stage under another name, and no point lost or counted twice.
+//! `plumbago copy` and `plumbago move`: every stage is available under another name, and no point is lost or
+//! counted twice.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -128,7 +129,7 @@ fn a_copy_at_rest_gets_another_retention_and_joins_what_is_there() {
     let done = answer(&setup, &["copy", "a.x", "c.x", "--overwrite", "--retention", "60s:3d,10m:20d,1h:30d"]);
     assert_eq!((&done["created"], &done["changed"]), (&1.into(), &1.into()), "{done}");
     let daemon = setup.start_for_commands();
-    // What is there stays.
+    // Existing points are kept.
     let mut both = old.clone();
     both.extend(own.iter().map(|(time, value)| (*time, value + 1000.0)));
     check(&daemon, "b.x", &both);
@@ -150,7 +151,8 @@ fn a_copy_at_rest_gets_another_retention_and_joins_what_is_there() {
     daemon.stop_well();
 }
 
-/// Points arrive for all old names while these move; whatever comes later makes new metrics, which move too.
+/// Points arrive for all old names while the metrics move. Later points create new metrics, which are moved
+/// too.
 #[test]
 fn a_move_under_load_loses_no_point() {
     let mut setup = setup();

@@ -1,5 +1,5 @@
-//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, those that nobody writes or reads, over a
-//! restart, and who may ask.
+//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and unused metrics, also after a
+//! restart, and the access control.
 
 use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -17,7 +17,7 @@ const SCHEMAS: &str = "\
 [web]\npattern = ^web\\.\nretentions = 60s:2d,1h:2y\n
 [all]\npattern = .*\nretentions = 60s:1d\n";
 
-/// What a full metric takes, as the answer estimates it.
+/// Estimated size of a full metric in the answer, in bytes.
 const WEB: u64 = 93_149;
 const OTHER: u64 = 2074;
 
@@ -45,7 +45,8 @@ fn sizes(tags: &Value) -> Vec<(&str, u64, u64)> {
     .collect()
 }
 
-/// A daemon fifty days after its first points. `web.b.x` is still written, `web.a.x` was read, and `web.new.x` is new.
+/// A daemon fifty days after its first points. `web.b.x` is still written, `web.a.x` was read, and
+/// `web.new.x` is new.
 fn used(setup: &mut Setup) -> Daemon {
     setup.schemas(SCHEMAS);
     let daemon = setup.clock(T0).start_for_commands();
@@ -114,7 +115,8 @@ fn what_is_big_and_what_is_new() {
     daemon.stop_well();
 }
 
-/// The metrics that nobody used for thirty days. A kill and a restart do not change the list.
+/// Checks the list of metrics that were not used for thirty days. A kill and a restart do not change the
+/// list.
 fn check_unused(daemon: &Daemon, setup: &Setup) {
     let found = costs(daemon, &[("days", "30")]);
     let number = |group: &str| found[group]["metrics"].as_u64().unwrap();
@@ -123,7 +125,7 @@ fn check_unused(daemon: &Daemon, setup: &Setup) {
     assert_eq!(rows(&found["both"]["directories"], "both"), [("db", 1), ("web", 1)]);
     assert_eq!(rows(&found["unread"]["directories"], "unread"), [("web", 2), ("db", 1)]);
     assert_eq!(rows(&found["directories"]["rows"], "unwritten"), [("web", 2), ("db", 1)]);
-    // The commands that the page offers list the same, without the tagged ones.
+    // The commands that the page offers list the same metrics, except for the tagged ones.
     let list = |options: &[&str]| -> Vec<String> {
         let arguments = [&["list"][..], options, &["**"][..]].concat();
         setup.run_well(&arguments).lines().map(str::to_owned).collect()
@@ -141,7 +143,7 @@ fn what_nobody_uses_is_known_after_a_kill() {
     let mut setup = Setup::new();
     let daemon = used(&mut setup);
     check_unused(&daemon, &setup);
-    // Reads have not been noted for 90 days yet.
+    // Reads have not been recorded for 90 days yet.
     let early = costs(&daemon, &[("days", "90")]);
     assert_eq!(
         (&early["unread"], &early["total"]["unread"], &early["both"]),

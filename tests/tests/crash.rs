@@ -1,6 +1,6 @@
-//! Kills the daemon under load with SIGKILL, many times on the same data directory. Afterwards every point that
-//! the journal's counter covered is there, and every aggregate equals that of a run without crashes, bit for
-//! bit.
+//! Kills the daemon under load with SIGKILL, many times on the same data directory. Afterwards every point
+//! that the journal's counter covered can be read, and every aggregate equals that of a run without crashes,
+//! bit for bit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -66,11 +66,12 @@ struct Run {
     kills: usize,
 }
 
-/// How a round sends its points.
+/// How a round sends points.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     connections: usize,
-    /// One connection and one shard: points reach the journal in the order of sending.
+    /// Whether there is only one connection and one shard, so that points reach the journal in the order of
+    /// sending.
     ordered: bool,
 }
 
@@ -99,7 +100,7 @@ impl Run {
         self.load_until_killed(daemon, process);
     }
 
-    /// Starts the daemon and kills it at about the moment at which it becomes ready.
+    /// Starts the daemon and kills it at about the time when it becomes ready.
     fn kill_at_start(&mut self) {
         let starting = self.setup.launch();
         std::thread::sleep(Duration::from_millis(self.random.random_range(5..400)));
@@ -190,7 +191,8 @@ impl Run {
         }
     }
 
-    /// Checks stage 0: every proven point is there, an unproven one may be there, and nothing else is.
+    /// Checks stage 0: every proven point is present, an unproven one may be present, and there are no
+    /// others.
     fn check_unproven(&self, daemon: &Daemon, what: &str) {
         let mut open: HashMap<(usize, i64), Vec<f64>> = HashMap::new();
         for sent in &self.unproven {
@@ -230,7 +232,7 @@ impl Run {
         before
     }
 
-    /// Starts once more, stops cleanly, and starts again.
+    /// Starts the daemon once more, stops it cleanly, and starts it again.
     fn end(&mut self) {
         self.setup.clock(self.load.now);
         let daemon = self.setup.start();

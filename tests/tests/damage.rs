@@ -1,6 +1,6 @@
-//! Damaged files: every kind of file in a data directory is flipped, cut, deleted or zeroed at a seeded place. The
-//! daemon then starts and says what is missing, or ends with a message that names the file and what to do. It is
-//! never silent, never hangs, and never shows wrong values.
+//! Damaged files: in every kind of file of a data directory, a bit is flipped, or bytes are cut, deleted or
+//! zeroed, at a random position. The daemon then starts and reports what is missing, or exits with a message
+//! that contains the file and the remedy. It is never silent, never hangs, and never shows wrong values.
 //!
 //! `PLUMBAGO_DAMAGE_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed, and `PLUMBAGO_DAMAGE_CASE` runs one case
 //! only. An ordinary run has each kind of file with each damage at least once.
@@ -27,9 +27,9 @@ use rand::{RngExt, SeedableRng};
 use self::files::{HARMS, Harm, copy, files, harm, kind};
 
 const START: i64 = 1_763_900_040;
-/// Cases of an ordinary run at least.
+/// Minimum number of cases in an ordinary run.
 const CASES: usize = 500;
-/// Daemons at a time.
+/// Number of daemons that run at the same time.
 const WORKERS: usize = 3;
 /// The log may name a damaged file in at most this many lines.
 const LINES_MAX: usize = 3;
@@ -41,7 +41,7 @@ type Model = BTreeMap<String, BTreeMap<i64, f64>>;
 struct Base {
     name: &'static str,
     directory: PathBuf,
-    /// Its files, relative to the directory, by kind.
+    /// The files, relative to the directory, by kind.
     kinds: BTreeMap<String, Vec<PathBuf>>,
 }
 
@@ -51,7 +51,7 @@ struct Case<'a> {
     /// Relative to the data directory.
     file: PathBuf,
     harm: Harm,
-    /// Where the damage is, as a share of the file's length.
+    /// The position of the damage, as a fraction of the file's length.
     place: f64,
 }
 
@@ -170,8 +170,8 @@ impl Case<'_> {
         format!("case {number}: {}: {harm:?} {} at {place:.4}", base.name, file.display())
     }
 
-    /// Whether the damage looks like an unfinished write at the end of a log. A crash leaves the same, so a line of
-    /// the log is enough and no condition is needed.
+    /// Whether the damage looks like an unfinished write at the end of a log. A crash leaves the same traces,
+    /// so a line in the log is enough, and no condition is needed.
     fn is_like_a_crash(&self) -> bool {
         let is_log = self.file.extension().is_some_and(|extension| extension == "log" || extension == "jnl");
         is_log && self.base.name == "crashed" && matches!(self.harm, Harm::Cut | Harm::Zero)
@@ -199,7 +199,8 @@ impl Case<'_> {
         (daemon, is_ready)
     }
 
-    /// Checks the first start. `is_said`: an earlier start that failed has said what is damaged.
+    /// Checks the first start. `is_said`: whether an earlier start, which failed, has already reported the
+    /// damage.
     fn check_start(&self, setup: &Setup, model: &Model, is_said: bool) -> Result<Outcome, String> {
         let data = setup.data();
         let before = files(&data);
@@ -221,7 +222,8 @@ impl Case<'_> {
         Ok(Outcome::Ready { points, names })
     }
 
-    /// Whether the file is named. A manifest and `current` check each other, so the message may name either.
+    /// Whether the output names the file. A manifest and `current` check each other, so the message may name
+    /// either.
     fn is_named(&self, output: &str) -> bool {
         let file = self.file.to_string_lossy();
         let (keyspace, name) = file.rsplit_once('/').unwrap_or(("", &file));
@@ -229,12 +231,12 @@ impl Case<'_> {
         output.contains(&*file) || is_pair && output.contains(keyspace)
     }
 
-    /// Checks that the message names the file and what to do, and that no other file was changed.
+    /// Checks that the message contains the file and the remedy, and that no other file was changed.
     fn check_refusal(&self, ended: &Ended, data: &Path, before: &[PathBuf]) -> Result<(), String> {
         let Ended { status, output } = ended;
         let problem = |what: &str| Err(format!("{what}: {status:?}\n{}", tail(output)));
         let file = self.file.to_string_lossy().into_owned();
-        // In this file a flipped digit looks like another version.
+        // In this file a changed digit looks like another version.
         let is_format = file.ends_with("plumbago-format");
         if status.code() != Some(5) && !(is_format && status.code() == Some(4)) {
             return problem("the exit code is not 5");
@@ -257,8 +259,8 @@ impl Case<'_> {
         if gone.is_empty() { Ok(()) } else { problem(&format!("these files were deleted: {gone:?}")) }
     }
 
-    /// `repair store --dry-run` names the file and changes nothing; after `repair store` the daemon starts and stores
-    /// points, unless only a backup helps.
+    /// `repair store --dry-run` names the file and changes nothing; after `repair store` the daemon starts
+    /// and stores points, unless a backup is the only remedy.
     fn check_repair(&self, setup: &Setup, model: &Model) -> Result<(), String> {
         if self.file.ends_with("plumbago-format") {
             return Ok(());
@@ -283,7 +285,7 @@ impl Case<'_> {
         self.check_next_start(setup, model, (usize::MAX, usize::MAX))
     }
 
-    /// Checks that the log, `/readyz` and the counters say what is missing.
+    /// Checks that the log, `/readyz` and the counters report what is missing.
     fn check_ready(&self, daemon: &Daemon, model: &Model) -> Result<(), String> {
         let (points, names) = missing(daemon, model)?;
         let ledger = http::get(daemon.admin(), "/admin/ledger").body;
@@ -354,7 +356,8 @@ impl Case<'_> {
     }
 }
 
-/// `clean --dry-run` on damaged data names the file, changes nothing of it and exits with 5; on sound data with 0.
+/// `clean --dry-run` on damaged data names the file, does not change it, and exits with 5; on undamaged data
+/// it exits with 0.
 fn check_clean(base: &Base) {
     let setup = setup();
     copy(&base.directory, &setup.data());
@@ -403,7 +406,7 @@ fn tail(text: &str) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Every kind of file with every damage.
+/// All combinations of a kind of file and a kind of damage.
 fn combinations(bases: &[Base]) -> Vec<(&Base, &Vec<PathBuf>, Harm)> {
     let kinds = bases.iter().flat_map(|base| base.kinds.values().map(move |files| (base, files)));
     kinds.flat_map(|(base, files)| HARMS.map(|harm| (base, files, harm))).collect()
@@ -413,7 +416,7 @@ fn combinations(bases: &[Base]) -> Vec<(&Base, &Vec<PathBuf>, Harm)> {
 fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
     let mut random = StdRng::seed_from_u64(seed);
     let combinations = combinations(bases);
-    // A run with fewer cases does not reach all combinations: each seed takes others.
+    // A run with fewer cases does not reach all combinations: each seed selects others.
     let first = random.random_range(0..combinations.len());
     let step = (combinations.len() / count.max(1)).max(1);
     (0..count)
@@ -425,7 +428,7 @@ fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
         .collect()
 }
 
-/// A number of the environment.
+/// A number in an environment variable.
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }

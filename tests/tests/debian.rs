@@ -77,7 +77,7 @@ fn the_package_is_the_same_each_time_it_is_built() {
     assert!(std::fs::read(&one).unwrap() == std::fs::read(&other).unwrap(), "the packages differ");
 }
 
-/// The libraries that the package depends on are those that Debian's own tool finds.
+/// The package depends on exactly the libraries that Debian's own tool finds.
 #[test]
 fn the_package_depends_on_what_the_binary_needs() {
     let place = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ impl Installation {
         Some(Self { machine: Machine::start(root_directory), packages })
     }
 
-    /// Installs a version in the way of a script, so that dpkg asks no question.
+    /// Installs a version non-interactively, as a script does.
     fn install(&self, version: usize) -> String {
         self.machine.run(&["dpkg", "--force-confold", "-i", &self.packages[version]])
     }
@@ -185,7 +185,7 @@ fn send(name: &str, timestamp: i64, value: f64) {
     LineSender::connect(address(2003)).send(&[Point::new(name, timestamp, value)]);
 }
 
-/// Waits until the API at this port draws just these points, as numbers and as a picture.
+/// Waits until the API at this port returns exactly these points, as numbers and as a picture.
 fn draws(port: u16, name: &str, points: &[(i64, f64)]) {
     let query = |format| http::url("/render", &[("target", name), ("from", "-30min"), ("format", format)]);
     wait_for(name, || {
@@ -241,7 +241,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     }
     machine.run(&touching("/var/lib/plumbago/x"));
 
-    // The daemon takes points and draws them. The command and the other unit find the daemon.
+    // The daemon accepts points and draws them. The command and the other unit find the daemon.
     let slot = slot();
     send("servers.a.load", slot, 5.0);
     draws(8080, "servers.a.load", &[(slot, 5.0)]);
@@ -251,7 +251,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     machine.run(&["systemctl", "reload", "plumbago"]);
     assert_eq!(here.daemon(), daemon);
 
-    // An upgrade keeps edited files and their modes, replaces all others, and restarts the daemon.
+    // An upgrade keeps modified files and their modes, replaces all others, and restarts the daemon.
     let file = machine.path(CONFIGURATION);
     let edited = read(&file).replace("127.0.0.1:8080", "127.0.0.1:8088");
     std::fs::write(&file, &edited).unwrap();
@@ -266,13 +266,13 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     assert!(read(machine.path("/etc/plumbago/storage-schemas.conf")).starts_with(LATER));
     draws(8088, "servers.a.load", &[(slot, 5.0)]);
 
-    // What the administrator disabled stays so.
+    // A unit that the administrator disabled stays disabled.
     machine.run(&["systemctl", "disable", "plumbago"]);
     here.install(1);
     assert!(!here.enabled("plumbago"));
     machine.run(&["systemctl", "enable", "plumbago"]);
 
-    // Removed: configuration and data stay, and serve the next installation.
+    // Removed: configuration and data stay, and the next installation uses them.
     machine.run(&["systemctl", "start", "plumbago-clean.timer"]);
     machine.run(&["dpkg", "-r", "plumbago"]);
     assert_eq!(machine.state("plumbago"), "inactive");
@@ -286,7 +286,7 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     here.daemon();
     draws(8088, "servers.a.load", &[(slot, 5.0)]);
 
-    // Purged: nothing is left but the user.
+    // Purged: only the user is left.
     machine.run(&["dpkg", "-P", "plumbago"]);
     assert_eq!(
         machine.run(&["find", "/", "-xdev", "-name", "*plumbago*", "-not", "-path", "/packages/*"]),
@@ -296,7 +296,8 @@ fn the_package_is_installed_upgraded_removed_and_purged() {
     machine.run(&["getent", "passwd", "plumbago"]);
 }
 
-/// An installation by hand has a dynamic user, and units in /etc that would take precedence.
+/// A manual installation has a dynamic user, and units in /etc that would take precedence over those of the
+/// package.
 #[test]
 fn the_package_takes_over_from_an_installation_by_hand() {
     if !own_network::inside_as_root("debian::the_package_takes_over_from_an_installation_by_hand") {

@@ -1,4 +1,5 @@
-//! `plumbago delete`: nothing of a deleted metric comes back, and nothing of a later one is lost.
+//! `plumbago delete`: no data of a deleted metric comes back, and no data of a later metric with the same
+//! name is lost.
 
 use std::process::Stdio;
 
@@ -38,8 +39,8 @@ fn known(daemon: &Daemon, name: &str, now: i64) -> [Vec<f64>; 2] {
 
 const DEAD: [&str; 3] = ["old.a.cpu", "old.b.cpu", "old.b.mem"];
 
-/// Points in every place: in blocks, in windows, in the head, late points on their way to the store, points from the
-/// future, and a tagged series.
+/// Puts points into every place: in blocks, in windows, in the head, late points on their way to the store,
+/// points from the future, and a tagged series.
 fn fill(daemon: &Daemon) {
     let names = [&DEAD[..], &["new.a.cpu", "load;host=old", "load;host=new"]].concat();
     put(daemon, &names, (0..200).rev().map(|minute| T0 - 60 * minute));
@@ -164,7 +165,8 @@ fn everything_wants_a_confirmation() {
     daemon.stop_well();
 }
 
-/// A kill in the middle of a deletion: the command says what to repeat, and the repetition ends it.
+/// A kill in the middle of a deletion: the command tells what to repeat, and the repetition completes the
+/// deletion.
 #[test]
 fn a_deletion_that_is_killed_can_be_repeated() {
     const METRICS: usize = 30_000;
@@ -216,7 +218,8 @@ fn a_deletion_that_is_killed_can_be_repeated() {
     daemon.stop_well();
 }
 
-/// Senders do not stop for a deletion. Whatever they send is accounted for, and what comes after the deletion stays.
+/// Senders continue during a deletion. All their points are accounted for, and points after the deletion
+/// stay.
 #[test]
 fn metrics_that_are_being_written_can_be_deleted() {
     let mut setup = setup();
@@ -253,7 +256,8 @@ fn metrics_that_are_being_written_can_be_deleted() {
     daemon.stop_well();
 }
 
-/// On Cassandra: rows of points, of names and of directories, the spool, and another daemon.
+/// A deletion on Cassandra: the rows of points, names and directories are deleted, in the spool too, and
+/// another daemon follows.
 #[test]
 fn on_cassandra_every_row_goes() {
     const KEYSPACE: &str = "deletion";
@@ -303,7 +307,8 @@ fn on_cassandra_every_row_goes() {
     assert_eq!(known(&daemon, "old.a.cpu", now)[0], [1.0]);
     other.wait_names(2);
 
-    // A deletion at rest while the other daemon is running, and commands that only read.
+    // A deletion by a command while this daemon is stopped and the other one is running, and commands that
+    // only read.
     daemon.stop_well();
     assert!(setup.run_well(&["du"]).contains("estimated"));
     assert!(setup.run_well(&["info", "new.cpu"]).contains("180 of 10080 points"));

@@ -1,4 +1,5 @@
-//! `plumbago delete --from --until`: exactly the range goes, from all stages, and nothing of it comes back.
+//! `plumbago delete --from --until`: exactly the range is deleted, in all stages, and none of its points
+//! comes back.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -36,7 +37,7 @@ fn shown(daemon: &Daemon, name: &str, seconds: i64, now: i64) -> Slots {
     series.iter().flat_map(|series| series.slots.iter().filter_map(known)).collect()
 }
 
-/// The windows of an hour that these slots give.
+/// The windows of an hour that are computed from these slots.
 fn hours(slots: &Slots) -> Slots {
     let mut hours = Slots::new();
     slots.iter().for_each(|(time, value)| *hours.entry(time / HOUR * HOUR).or_default() += value);
@@ -49,7 +50,7 @@ fn check(daemon: &Daemon, name: &str, wanted: &Slots, now: i64) {
     assert!(daemon.ledger().balances());
 }
 
-/// Points in every place: in blocks, in windows, in the head, late points, and points ahead of now.
+/// Puts points into every place: in blocks, in windows, in the head, late points, and points ahead of now.
 fn fill(daemon: &Daemon, names: &[&str]) -> Slots {
     let stored = slots((20..400).map(|minute| T0 - 60 * minute));
     let late = slots([T0 - DAY, T0 - DAY + 60, T0 - 399 * 60]);
@@ -85,7 +86,7 @@ fn delete_ranges(setup: &Setup, wanted: &mut Slots) {
         let json = setup.run_well(&[&["delete", "--json"], &range[..]].concat());
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["metrics"], &json["kept"]), (&2.into(), &0.into()), "{json}");
-        // Points in memory are in no stored window yet, so only older ranges report folded windows.
+        // Points in memory are in no stored window yet, so only the older ranges report recomputed windows.
         assert!(until > T0 || json["folded"].as_u64().unwrap() >= 2, "{json}");
     }
 }
@@ -110,11 +111,11 @@ fn a_daemon_deletes_a_range_for_good() {
         check(daemon, "other", &other, T0);
     };
     all(&daemon, &wanted);
-    // Neither the journal nor state rows bring anything back.
+    // Neither the journal nor state rows bring deleted points back.
     daemon.kill();
     let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
-    // Points that arrive afterwards stay, though they lie in the same range. Each window gets a late one.
+    // Points that arrive afterwards stay, although they are in the same range. Each window gets a late one.
     let more = slots([T0 - 330 * 60, T0 - 200 * 60, T0 - 78 * 60, T0 - 9 * 60, T0]);
     put(&daemon, "web.a", &more);
     put(&daemon, "web.b", &more);
@@ -137,7 +138,7 @@ fn a_daemon_deletes_a_range_for_good() {
     daemon.stop_well();
     let daemon = setup.start_for_commands();
     check(&daemon, "web.a", &wanted, T0);
-    // A range that takes every point leaves the name.
+    // A deletion of all points by a range does not delete the name.
     setup.run_well(&["delete", "--from", "0_20010910", "web.a"]);
     assert!(shown(&daemon, "web.a", 300 * DAY, T0).is_empty());
     assert_eq!(daemon.names().len(), 3);
@@ -211,7 +212,7 @@ fn a_range_of_metrics_that_are_being_written_can_be_deleted() {
     daemon.stop_well();
 }
 
-/// Where the points that a window was folded from have expired, the window stays, and the answer says so.
+/// If the points of a window have expired, the window is kept, and the answer reports this.
 #[test]
 fn windows_whose_points_have_expired_are_kept_and_counted() {
     let mut setup = setup();
@@ -256,8 +257,8 @@ fn ranges_that_make_no_sense_are_refused() {
     daemon.stop_well();
 }
 
-/// On the real server: rows, spool and windows, with one tombstone for each partition and two for the borders, and a
-/// `kill -9` right after the answer.
+/// A deletion on the real server: rows, spool and windows, with one tombstone for each partition and two for
+/// the ends of the range, and a `kill -9` right after the answer.
 #[test]
 fn on_cassandra_the_range_goes_with_few_tombstones() {
     const KEYSPACE: &str = "deletion_ranges";
@@ -302,7 +303,8 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     daemon.kill();
     wanted.retain(|time, _| !(from..until).contains(time));
     let partitions = |seconds: i64| (until - 1) / (2000 * seconds) - from / (2000 * seconds) + 1;
-    // The partitions of the raw stage and of the hours, and two more tombstones for the borders of each.
+    // The partitions of the raw stage and of the hours, and two more tombstones for the ends of the range in
+    // each.
     let most = partitions(60) + 2 + partitions(3600) + 2;
     assert!((3..=most as u64).contains(&left), "{left} tombstones, {most} at most");
     println!("{left} tombstones for {} and {} partitions", partitions(60), partitions(3600));
@@ -320,7 +322,7 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     daemon.flush();
     all(&daemon, &wanted);
     wait_until("rows of the range to be gone", || count(raw, "offset") == wanted.len() + other.len());
-    // Points that arrive afterwards stay, and so do the windows that they change late.
+    // Points that arrive afterwards stay, and so do the windows that these late points change.
     let more = slots([from + 600, until - 660, now - 2 * DAY]);
     put(&daemon, "web.a", &more);
     wanted.extend(more);

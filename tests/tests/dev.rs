@@ -1,4 +1,4 @@
-//! `plumbago dev cassandra`, as a user runs it.
+//! `plumbago dev cassandra`, run as by a user.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn a_node_for_people_is_started_found_and_stopped() {
     assert!(dev.connect().is_none());
     assert_eq!(dev.run(&["--stop"]).stdout, b"not running\n");
 
-    // After a stop and a start its data are still there.
+    // After a stop and a start the node still has its data.
     assert!(dev.run(&[]).status.success());
     let keyspaces =
         dev.connect().unwrap().query("SELECT keyspace_name FROM system_schema.keyspaces").unwrap();

@@ -1,5 +1,5 @@
-//! A full disk. The log says so, reads continue, writes resume once there is space again, and no point that the
-//! journal's counter covers is lost.
+//! A full disk. The log reports it, reads continue, writes resume once there is space again, and no point
+//! that the journal's counter covers is lost.
 
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -9,7 +9,8 @@ use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
 
 const NOW: i64 = 1_700_000_000;
-/// So many that the points sent to the full disk do not fit into the space that the journal has reserved.
+/// Number of metrics: large enough that the points sent to the full disk do not fit into the space that the
+/// journal has reserved.
 const METRICS: i64 = 6000;
 
 #[test]
@@ -90,7 +91,7 @@ fn value(metric: i64, slot: i64) -> f64 {
     ((metric * 7919 + slot * 104_729) as f64).sin()
 }
 
-/// Sends from another thread, since the daemon may stop reading.
+/// Sends from another thread, because the daemon may stop reading.
 fn background(daemon: &Daemon, slots: std::ops::Range<i64>) -> std::thread::JoinHandle<()> {
     let mut sender = daemon.sender();
     std::thread::spawn(move || {

@@ -75,7 +75,7 @@ fn fill(daemon: &Daemon, random: &mut StdRng, end: i64) {
     }
 }
 
-/// Compares the answers for random ranges. Returns how many slots came from each place.
+/// Compares the answers for random ranges. Returns the number of slots from each place.
 fn compare(daemon: &Daemon, random: &mut StdRng, now: i64) -> [u64; 5] {
     const PLACES: [&str; 5] = ["head", "spool", "peers", "store", "hidden"];
     let mut found = [0; 5];
@@ -125,7 +125,7 @@ fn agrees_with_render_and_the_reader() {
     daemon.stop_well();
 }
 
-/// Targets that functions make from names are shown below the call that made them, with their fetches.
+/// Targets that functions build from names are shown below the call that built them, with their fetches.
 #[test]
 fn made_targets_are_explained() {
     let setup = setup(NOW);

@@ -1,5 +1,5 @@
-//! A daemon on Cassandra whose nodes die, hang and lose rows that they acknowledged. Afterwards every point and
-//! every aggregate equals that of a run without faults.
+//! Tests of a daemon on Cassandra whose nodes crash, hang and lose rows that they acknowledged. Afterwards
+//! every point and every aggregate equals that of a run without faults.
 
 use std::time::Instant;
 
@@ -24,12 +24,13 @@ pub(crate) struct Run {
     pub(crate) setup: Setup,
     pub(crate) load: Load,
     daemon: Option<(Daemon, LineSender)>,
-    /// Points received by the running process.
+    /// Number of points that the running process has received.
     received: u64,
     /// The clock at its start.
     started: i64,
-    /// Set if the test loses the data directory. Then it sends no points from the future, which would be lost with
-    /// the directory. After the loss, points before this time replace none, because they belong to another writer.
+    /// Set if the test deletes the data directory. In that case it sends no points from the future, which
+    /// would be lost with the directory. After the loss, points before this time replace none, because they
+    /// belong to another writer.
     lost_until: Option<i64>,
     /// A node, and the keyspace of the names.
     names: (String, String),
@@ -101,7 +102,7 @@ impl Run {
         self.daemon().counters().sum("plumbago_spool_resend_bytes") == 0
     }
 
-    /// Flushes, and waits until the server has acknowledged all rows, also those that are sent again.
+    /// Flushes, and waits until the server has acknowledged all rows, including those that are sent again.
     pub(crate) fn sent(&self) {
         self.daemon().flush();
         wait_until("the spool to be empty", || self.unsent() == 0 && self.sent_again());
@@ -119,8 +120,8 @@ impl Run {
     }
 
     /// Checks the rows on the server: reads them with a daemon that has an empty data directory. It reads from as
-    /// many replicas as had to confirm a write. A replica that was down during writes gets them later by hints, and a
-    /// kill loses hints.
+    /// many replicas as had to confirm a write. A replica that was down during writes gets them later by
+    /// hints, and a kill loses hints.
     pub(crate) fn check_server(&mut self, what: &str) {
         self.sent();
         let names = self.load.metrics.iter().filter(|m| m.exists()).count();
@@ -201,8 +202,8 @@ pub(crate) fn setup(keyspace: &str, contact_points: &[String]) -> Setup {
     setup
 }
 
-/// The number of names that the server has. Reads all replicas, which repairs those that lack some. A node that
-/// was killed may have lost names too; the daemon creates them again a while after its return.
+/// The number of names that the server has. Reads all replicas, which repairs the replicas that lack names. A
+/// node that was killed may have lost names too; the daemon creates them again a while after its return.
 pub(crate) fn names_on_server(node: &str, metadata_keyspace: &str) -> usize {
     let query = format!("SELECT name FROM {metadata_keyspace}.metrics_metadata");
     // A server without authentication asks for no credentials.
@@ -211,8 +212,8 @@ pub(crate) fn names_on_server(node: &str, metadata_keyspace: &str) -> usize {
     names.unwrap_or(0)
 }
 
-/// Waits until a daemon has noted the current start of each node. Rows that a node may have lost before are then sent
-/// again.
+/// Waits until a daemon has recorded the current start of each node. Rows that a node may have lost before
+/// are then sent again.
 pub(crate) fn starts_noted(setup: &Setup, cluster: &Cluster) {
     let file = setup.data().join("nodes");
     wait_until("the starts of all nodes to be noted", || {
@@ -222,7 +223,7 @@ pub(crate) fn starts_noted(setup: &Setup, cluster: &Cluster) {
     });
 }
 
-/// The line of the file `nodes` for the present start of a node.
+/// The line of the file `nodes` for the current start of a node.
 fn start_of(node: &Node) -> Option<String> {
     let mut cql = node.connect().ok()?;
     let local = cql.query("SELECT host_id, gossip_generation FROM system.local WHERE key = 'local'").ok()?;
@@ -280,7 +281,7 @@ fn killed_node(seed: u64) {
     run.sent();
     run.check_server("after the only node lost its memory");
 
-    // Sends rows again by hand, after a loss that the daemon could not notice.
+    // A command sends rows again after a loss that the daemon could not notice.
     cluster.node(0).kill();
     let (daemon, _) = run.daemon.take().unwrap();
     // Points that cannot be merged without the server's rows stay in the journal.
@@ -316,7 +317,7 @@ fn killed_node(seed: u64) {
     run.check_server("after a replay by hand");
 }
 
-/// Three nodes, each of which keeps acknowledged writes only in memory for up to ten seconds.
+/// Tests faults of three nodes, each of which keeps acknowledged writes only in memory for up to ten seconds.
 #[test]
 fn three_nodes_in_trouble() {
     each(62, 1, three_nodes);
@@ -333,7 +334,7 @@ fn three_nodes(seed: u64) {
     run.start();
     run.steps(30);
 
-    // One node dies: reads and writes continue.
+    // One node is killed: reads and writes continue.
     cluster.node(2).kill();
     run.steps(15);
     run.sent();
@@ -348,7 +349,7 @@ fn three_nodes(seed: u64) {
     cluster.node(1).resume();
     run.sent();
 
-    // Two nodes die: points are spooled, and survive a kill of the daemon.
+    // Two nodes are killed: points are spooled, and survive a kill of the daemon.
     cluster.node(1).kill();
     cluster.node(2).kill();
     run.steps(10);
@@ -361,7 +362,7 @@ fn three_nodes(seed: u64) {
     run.sent();
     run.check("after two of three were away");
 
-    // All nodes die at the same time.
+    // All nodes are killed at the same time.
     run.steps(10);
     cluster.kill_all();
     run.steps(5);
@@ -373,7 +374,7 @@ fn three_nodes(seed: u64) {
     run.check("at the end");
 }
 
-/// First there is no schema at all. Later a table is dropped while the daemon is running, and created again.
+/// At first there is no schema. Later a table is dropped and created again while the daemon is running.
 #[test]
 fn without_a_schema_and_without_a_table() {
     let Some(server) = server::for_tests() else { return };
@@ -412,9 +413,10 @@ fn without_a_schema_and_without_a_table() {
     }
 }
 
-/// Data directories that are lost, moved and copied. After a loss the daemon gets a new writer id, and the points of
-/// both writers add up. A moved directory keeps its writer id. A copy beside the original gets a new one: none of its
-/// points is lost, but both count the windows that were open (docs/decisions/writer-id.md).
+/// Data directories that are lost, moved and copied. After a loss the daemon gets a new writer id, and the
+/// points of both writers are merged. A moved directory keeps its writer id. A copy beside the original gets
+/// a new one: none of its points is lost, but both count the windows that were open
+/// (docs/decisions/writer-id.md).
 #[test]
 fn a_data_directory_lost_and_cloned() {
     let Some(server) = server::for_tests() else { return };
@@ -442,7 +444,7 @@ fn a_data_directory_lost_and_cloned() {
     let copy = data.with_extension("copy");
     let copied = std::process::Command::new("cp").arg("-r").arg(&data).arg(&copy).status().unwrap();
     assert!(copied.success());
-    // Like a move to another file system, where all files are new.
+    // Like a move to another file system, which creates all files anew.
     std::fs::remove_dir_all(&data).unwrap();
     run.setup.set("data_dir", copy.to_str().unwrap());
     run.start();

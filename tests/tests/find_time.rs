@@ -51,20 +51,20 @@ fn check(daemon: &Daemon) {
     assert_eq!(web("&from=-1&until=-1"), all);
     assert_eq!(web(&format!("&from={}", T0 - 60 * DAY)), all);
     assert_eq!(web(&format!("&until={}", T0 - DAY)), all);
-    // A directory is still shown, as in Graphite, but the metrics in it are not.
+    // A directory is still shown, as in Graphite, but its metrics are not.
     assert_eq!(web(&format!("&from={}", T0 - 6 * HOUR)), ["web.busy", "web.gone", "web.quiet"]);
     assert_eq!(found(daemon, "web.gone.*", &format!("&from={}", T0 - 6 * HOUR)), [""; 0]);
     // The tolerance is two hours.
     assert_eq!(web(&format!("&from={}", T0 - 2 * HOUR)), ["web.busy", "web.gone", "web.quiet"]);
     assert_eq!(web("&from=-30min"), ["web.busy", "web.gone"]);
-    // No stage of it reaches that far back.
+    // No stage of this metric reaches that far back.
     assert_eq!(found(daemon, "short.*", ""), ["short.a"]);
     assert_eq!(found(daemon, "short.*", &format!("&from=0&until={}", T0 - 2 * DAY)), [""; 0]);
     let tree = daemon.get(&format!("/metrics/find?query=web.*&from={}", T0 - HOUR / 2));
     let tree: Vec<serde_json::Value> = serde_json::from_str(&tree.body).unwrap();
     let texts: Vec<&str> = tree.iter().map(|node| node["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["gone", "busy"]);
-    // A hidden metric can be drawn all the same.
+    // A hidden metric can still be drawn.
     assert_eq!(daemon.render("web.old", T0 - 40 * DAY, T0, T0).len(), 1);
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 const NOW: i64 = 1_700_000_123;
 const HOUR: i64 = 3600;
 const DAY: i64 = 86_400;
-/// Seconds at the oldest end of each stage that the import does not request.
+/// The import does not request this many seconds at the oldest end of each stage.
 const MARGIN: i64 = 60;
 
 /// Runs an import and returns its report.
@@ -35,7 +35,7 @@ fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// What a daemon shows of the metrics of a glob, by name.
+/// The series that a daemon shows for a glob, by name.
 fn shown(daemon: &Daemon, glob: &str, seconds: i64) -> BTreeMap<String, Vec<Slot>> {
     let series = daemon.render(glob, NOW - seconds, NOW, NOW);
     series.into_iter().map(|series| (series.name, series.slots)).collect()
@@ -70,7 +70,7 @@ struct WhisperSource {
 }
 
 impl WhisperSource {
-    /// Compares what a daemon shows of each stage with what whisper-fetch shows of the archive, bit for bit. Returns the
+    /// Compares each stage of a daemon with the archive as whisper-fetch shows it, bit for bit. Returns the
     /// number of slots.
     fn compare(&mut self, daemon: &Daemon, names: &[String]) -> usize {
         let paths: Vec<PathBuf> =
@@ -93,8 +93,9 @@ impl WhisperSource {
                         continue;
                     };
                     assert_eq!(ours.len(), theirs.len(), "{name} {step}");
-                    // The answer lacks the newest windows. They are folded from raw points, and the xFilesFactor of
-                    // the rules decides whether they are shown, because an answer does not contain that of the file.
+                    // The answer lacks the newest windows. They are computed from raw points, and the
+                    // xFilesFactor of the rules decides whether they are shown, because an answer does not
+                    // contain the xFilesFactor of the file.
                     let last_known =
                         theirs.iter().rev().find(|(_, value)| value.is_some()).map(|(at, _)| *at);
                     for (ours, theirs) in ours.iter().zip(theirs) {
@@ -141,8 +142,8 @@ fn graphite_webs_stages_are_ours() {
     daemon.stop_well();
 }
 
-/// The rules here differ from the archives there. Archives that fit are taken, finer ones are folded, and all others
-/// are reported.
+/// The rules of the destination differ from the archives of the source. Archives that fit are imported, finer
+/// ones are aggregated first, and all others are reported.
 #[test]
 fn other_steps_are_folded_or_named() {
     let mut setup = Setup::new();
@@ -153,7 +154,7 @@ fn other_steps_are_folded_or_named() {
     let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
     let Some(web) = GraphiteWeb::start(&storage) else { return };
     let points: Vec<(i64, f64)> = (1..2000).map(|i| ((NOW / 300 - i) * 300, 1.0)).collect();
-    // Five minutes for a week.
+    // An archive with a step of five minutes for a week.
     whisper.write(&storage.join("whisper/coarse/a.wsp"), &[(300, 2016)], "sum", NOW, &points);
     let url = url(web.address());
     let report = import(&setup, "import-graphite", &["--dry-run", &url]);
@@ -168,7 +169,7 @@ fn other_steps_are_folded_or_named() {
     daemon.stop_well();
 }
 
-/// Minutes of a day and hours of a month.
+/// A setup that keeps minutes for a day and hours for a month.
 fn by_minutes() -> Setup {
     folded_by("average")
 }
@@ -202,7 +203,8 @@ pub(crate) fn source_folded_by(method: &str, names: &[String]) -> (Setup, Daemon
     (setup, daemon)
 }
 
-/// Both stages are those of the source. Sums show a point that is missing and one that was counted twice.
+/// Checks that both stages equal those of the source. Sums reveal points that are missing or were counted
+/// twice.
 pub(crate) fn assert_stages_equal(daemon: &Daemon, source: &Daemon, count: usize) {
     for seconds in [DAY - HOUR, 29 * DAY] {
         let (ours, theirs) =
@@ -224,7 +226,7 @@ fn a_plumbago_gives_exactly_what_it_has() {
     assert_eq!((&report["created"], &report["skipped"]), (&json!(30), &json!({})), "{report}");
     daemon.wait_names(30);
     assert_stages_equal(&daemon, &source, 30);
-    // A point that is here already stays, unless `--overwrite` is given.
+    // A point that the destination already has stays, unless `--overwrite` is given.
     let name = names[0].as_str();
     let time = NOW / 60 * 60 - 600;
     source.put(&[Point::new(name, time, 77.0)]);
@@ -316,8 +318,8 @@ fn killed_commands_and_daemons_lose_nothing() {
     assert!(!list.exists());
     daemon.wait_names(200);
     assert_stages_equal(&daemon, &source, 200);
-    // Points that were stored twice, because of a kill between storing and noting it, are counted once. Points of
-    // other runs are not counted.
+    // Points that were stored twice, because the command was killed after storing them but before recording
+    // this, are counted once. Points of other runs are not counted.
     let again = import(&setup, "import-graphite", &[&url, "servers.**"]);
     assert_eq!((&again["created"], &again["stored_before"]), (&json!(0), &json!(0)), "{again}");
     assert_stages_equal(&daemon, &source, 200);
@@ -370,7 +372,7 @@ fn names_of_a_list_become_metrics() {
     assert_eq!(counts, [json!(1), json!(2), json!(1)], "{report}");
     assert!(report["examples"]["other_settings"][0].as_str().unwrap().contains("a.c"), "{report}");
     daemon.wait_names(4);
-    // A metric from a list accepts points like any other.
+    // A metric that was created from a list accepts points like any other.
     daemon.put(&[Point::new("a.e", seconds_now(), 5.0)]);
     daemon.stop_well();
 }
@@ -380,7 +382,7 @@ fn seconds_now() -> i64 {
     now.as_secs() as i64
 }
 
-/// BigGraphite reads the metrics that a list has made in its tables.
+/// BigGraphite reads the metrics that were created from a list in its tables.
 #[test]
 fn biggraphite_knows_the_metrics_of_a_list() {
     const KEYSPACE: &str = "names_import";

@@ -30,7 +30,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// All pages for operators. Decisions and formats are for those who read the code.
+/// All pages for operators. Decisions and formats are for readers of the code.
 fn pages() -> Vec<String> {
     let mut all = vec!["README.md".to_owned(), "deploy/README.md".to_owned()];
     for directory in ["docs", "docs/reference"] {
@@ -60,7 +60,7 @@ fn follow(name: &str, test: &str, prepare: impl FnOnce(&Reader) -> Option<()>) {
     }
 }
 
-/// collectd from an unpacked package. It is told where its plugins are.
+/// collectd from an unpacked package. It is started with the path of its plugins.
 fn collectd(reader: &Reader) -> Option<()> {
     symlink(root().canonicalize().unwrap().join("deploy"), reader.path().join("here/deploy")).unwrap();
     let (_, root) = counterpart::debian("collectd")?;
@@ -157,7 +157,7 @@ fn migrate_from_biggraphite() {
     follow("docs/migrate-from-biggraphite.md", "guides::migrate_from_biggraphite", |reader| {
         let python = counterpart::python_biggraphite()?;
         counterpart::on_path("java")?;
-        // Fewer components than 64, since creating the indexes of each takes time.
+        // Fewer components than 64, because creating the indexes of each component takes time.
         let bgutil = python.parent()?.join("bgutil");
         let settings = "--cassandra_contact_points 127.0.0.1 --cassandra_timeout 120";
         reader.program(
@@ -170,7 +170,7 @@ fn migrate_from_biggraphite() {
     });
 }
 
-/// Each setting of the installed BigGraphite has a row in the guide that says what became of it.
+/// Each setting of the installed BigGraphite has a row in the guide with its equivalent.
 #[test]
 fn the_settings_of_biggraphite_have_a_row() {
     let Some(python) = counterpart::python_biggraphite() else { return };
@@ -190,7 +190,8 @@ fn the_settings_of_biggraphite_have_a_row() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Every reason to refuse a point, and every condition that makes the daemon unready, is in the guide with what to do.
+/// Every reason to refuse a point, and every condition that makes the daemon unready, is in the guide, with
+/// the remedy.
 #[test]
 fn troubleshooting_has_every_reason_and_condition() {
     let setup = Setup::new();
@@ -208,7 +209,7 @@ fn troubleshooting_has_every_reason_and_condition() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Each block says whether a test runs it, and every page with commands to run has a test.
+/// Each block declares whether a test runs it, and every page with commands to run has a test.
 #[test]
 fn every_block_says_what_it_is() {
     for name in pages() {
@@ -282,7 +283,7 @@ fn extracts_of_configurations_are_valid() {
     }
 }
 
-/// The links between the pages lead to files.
+/// The links between the pages lead to existing files.
 #[test]
 fn links_lead_somewhere() {
     let link = regex::Regex::new(r"\]\(([^)#:]+)(#[^)]*)?\)").unwrap();

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 const NOW: i64 = 1_700_000_000;
 const SECONDS: &str = "[all]\npattern = .*\nretentions = 1s:1d\n";
-/// How far bad input may increase the memory of the daemon. A single bomb asks for several times more.
+/// How far bad input may increase the memory of the daemon. A single bomb would need several times more.
 const GROWTH_BYTES: u64 = 300 << 20;
 
 #[test]
@@ -179,7 +179,7 @@ fn long_lines(daemon: &Daemon) {
     wait_until("the line after the long one", || daemon.names().contains(&"long.after".to_owned()));
 }
 
-/// Pickles that would fill the memory, exhaust the stack, or run code in a careless decoder.
+/// Pickles that would fill the memory, exhaust the stack, or run code in an unsafe decoder.
 fn bombs(daemon: &Daemon) {
     let repeated = |start: &str, text: &str, times: usize, end: &str| {
         [start, &text.repeat(times), end].concat().into_bytes()
@@ -351,7 +351,7 @@ fn choose(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     files
 }
 
-/// How a start with a damaged file ends.
+/// The result of a start with a damaged file.
 #[derive(Debug)]
 enum Outcome {
     Started { points: usize, code: Option<i32>, said: Vec<String>, panicked: bool },
@@ -390,7 +390,7 @@ fn outcome(setup: &Setup) -> Outcome {
         return Outcome::Started { points, code: status.code(), said, panicked: output.contains("panicked") };
     }
     let Ended { status, output } = daemon.wait();
-    // Every start says which directory it uses; the refusal must say it too.
+    // Every start logs which directory it uses; the refusal must contain it too.
     let mut errors = output.lines().filter(|line| line.contains("ERROR"));
     let named = errors.any(|line| line.contains(setup.data().to_str().unwrap()));
     Outcome::Refused { code: status.code(), named, said: output.trim().to_owned() }
@@ -436,7 +436,8 @@ fn memory(daemon: &Daemon, field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Allows more than a thousand connections, for the test and for the daemon.
+/// Raises the limit on open files, to allow more than a thousand connections, for the test and for the
+/// daemon.
 fn more_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(16_384), hard).unwrap();

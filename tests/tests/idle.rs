@@ -12,7 +12,8 @@ use crate::senders::{SECONDS, now};
 
 /// The number of wake-ups to wait for.
 const WAKES: u64 = 20;
-/// They take at least this long: an idle worker ticks ten times a second, a busy one a hundred times.
+/// These wake-ups take at least this long: an idle worker ticks ten times a second, a busy one a hundred
+/// times.
 const TIME: Duration = Duration::from_secs(1);
 
 /// The directory of a thread below `/proc`.

@@ -1,5 +1,5 @@
-//! An import that meets a full disk. It says what is full and what to do, and leaves the daemon the room that it
-//! needs. The same command continues once there is space.
+//! An import that meets a full disk. The import reports what is full and the remedy, and leaves the daemon
+//! the space that it needs. The same command continues when there is space again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::graphite_import::{assert_stages_equal, folded_by, source_folded_by};
 /// About 2023-09-01 UTC, at the beginning of an hour.
 const START: i64 = 1_693_526_400;
 const NOW: i64 = START + 40 * 86_400;
-/// What the settings below keep free, in MiB.
+/// The space that the settings below keep free, in MiB.
 const KEPT_FREE: usize = 8;
 
 fn on(disk: &SmallDisk, setup: &mut Setup) {
@@ -35,9 +35,9 @@ struct Metric {
     points: i64,
 }
 
-/// Needs 1 MB of temporary files. The rules keep only its hours.
+/// A metric that needs 1 MB of temporary files. The rules keep only its hours.
 const COARSE: Metric = Metric { name: "coarse", series: 40, step: 60, points: 1500 };
-/// Needs 16 MB of temporary files.
+/// A metric that needs 16 MB of temporary files.
 const FINE: Metric = Metric { name: "fine", series: 200, step: 1, points: 5000 };
 
 impl Metric {
@@ -65,13 +65,13 @@ impl Metric {
         lines
     }
 
-    /// The sum of each series. A point that is missing or counted twice changes it.
+    /// The sum of each series. A point that is missing or counted twice changes the sum.
     fn sums(&self) -> BTreeMap<String, f64> {
         let sum = |series: i64| (0..self.points).map(|at| Self::value(series, at) as f64).sum::<f64>();
         (0..self.series).map(|series| (format!("h{series}"), sum(series))).collect()
     }
 
-    /// The same, as a daemon answers it.
+    /// The sum of each series, as a daemon returns it.
     fn sums_of(&self, address: SocketAddr) -> BTreeMap<String, f64> {
         let query = json!({
             "start_absolute": START * 1000,
@@ -94,7 +94,7 @@ impl Metric {
     }
 }
 
-/// The end of an import on a full disk.
+/// Checks how an import on a full disk ends.
 fn assert_full(ended: &Ended, parts: &[&str]) {
     assert_eq!(ended.status.code(), Some(4), "{}", ended.output);
     for part in parts.iter().chain(&["run the same command again"]) {
@@ -132,7 +132,8 @@ fn child_imports_from_kairosdb() {
     let state =
         || -> Option<Value> { serde_json::from_slice(&std::fs::read(scratch.join("state.json")).ok()?).ok() };
 
-    // The temporary files would take the room that the daemon needs, so the import ends and the journal continues.
+    // The temporary files would use the space that the daemon needs, so the import ends and the journal
+    // continues.
     let daemon = setup.start_for_commands();
     disk.leave(KEPT_FREE + 12);
     let arguments = [&command[..], &files].concat();
@@ -146,7 +147,7 @@ fn child_imports_from_kairosdb() {
     disk.empty();
     daemon.stop_well();
 
-    // The store is full in the middle.
+    // The disk becomes full in the middle of the import.
     let slowly = [&command[..], &["--rate", "20000"], &files].concat();
     let mut importing = Guarded::start(setup.command(&slowly), &setup.path().join("import.log"));
     wait_until("parts to be stored", || {

@@ -1,5 +1,5 @@
-//! The daemon and a real KairosDB have the same points and are asked the same queries; their answers are compared by
-//! value. Where they differ on purpose, [`answers::on_purpose`] has the reason.
+//! The daemon and a real KairosDB have the same points and get the same queries; their answers are compared
+//! by value. Where they differ on purpose, [`answers::on_purpose`] has the reason.
 //!
 //! `PLUMBAGO_SEED` sets the seed of the queries, `PLUMBAGO_KAIROSDB_QUERIES` their number.
 
@@ -30,7 +30,7 @@ const QUERY: &str = "/api/v1/datapoints/query";
 
 const SEED: usize = 20_261_125;
 
-/// Threads that ask.
+/// Number of threads that send queries.
 const ASKERS: usize = 3;
 
 fn number(name: &str, default: usize) -> usize {
@@ -71,13 +71,13 @@ impl Both {
         Addresses { real: self.real.http(), ours: self.ours.api(), aged: self.aged.api() }
     }
 
-    /// Sends a body to both.
+    /// Sends a body to both servers.
     fn post(&self, path: &str, body: &str) -> (Response, Response) {
         let of = |address| http::request(address, "POST", path, "", body);
         (of(self.real.http()), of(self.ours.api()))
     }
 
-    /// Sends points to both and waits until both answer with all of them.
+    /// Sends points to both servers and waits until both return all of them.
     fn fill(&self, bodies: &[Value]) {
         for body in bodies {
             let (real, ours) = self.post("/api/v1/datapoints", &body.to_string());
@@ -85,7 +85,7 @@ impl Both {
         }
     }
 
-    /// Waits until both answer a query with this many points.
+    /// Waits until both servers answer a query with this many points.
     fn wait_points(&self, query: &Value, count: u64) {
         for address in [self.real.http(), self.ours.api()] {
             wait_until(&format!("{count} points of {query}"), || points_read(address, query) == Some(count));
@@ -100,7 +100,7 @@ fn points_read(address: SocketAddr, query: &Value) -> Option<u64> {
     answer["queries"][0]["sample_size"].as_u64()
 }
 
-/// Where KairosDB and the daemons answer.
+/// The addresses of KairosDB and of the daemons.
 #[derive(Clone, Copy)]
 struct Addresses {
     real: SocketAddr,
@@ -108,7 +108,7 @@ struct Addresses {
     aged: SocketAddr,
 }
 
-/// How the comparisons ended.
+/// The results of the comparisons.
 #[derive(Default)]
 struct Tally {
     equal: usize,
@@ -147,7 +147,7 @@ impl Tally {
     }
 }
 
-/// Asks KairosDB and the daemon, at these addresses.
+/// Sends a query to KairosDB and to the daemon, and compares the answers.
 fn ask(at: Addresses, path: &str, query: &Query) -> Verdict {
     let text = query.body.to_string();
     let verdict = || {
@@ -246,7 +246,7 @@ fn grafana_queries(both: &Both) {
     }
 }
 
-/// Lists of names are equal. KairosDB also has metrics of itself.
+/// Lists of names are equal, except that KairosDB also has metrics about itself.
 fn lists(both: &Both) {
     let names = |address, path: &str| {
         let answer = http::get(address, path);
@@ -261,7 +261,7 @@ fn lists(both: &Both) {
     for path in ["/api/v1/metricnames", "/api/v1/metricnames?prefix=ho", "/api/v1/metricnames?prefix=none"] {
         assert_eq!(names(both.ours.api(), path), names(both.real.http(), path), "{path}");
     }
-    // KairosDB 1.3 no longer has these lists. Ours are those of 1.2.
+    // KairosDB 1.3 no longer has these lists. Our lists are those of 1.2.
     for path in ["/api/v1/tagnames", "/api/v1/tagvalues"] {
         assert_eq!(
             (http::get(both.real.http(), path).status, http::get(both.ours.api(), path).status),
@@ -290,7 +290,7 @@ fn writes(both: &Both) {
     tally.check("writes");
 }
 
-/// Deletes ranges of time from both. What is left is the same.
+/// Deletes time ranges from both servers. The remaining points are equal.
 fn deletions(both: &Both) {
     const START: i64 = 1_698_537_600;
     const METRIC: &str = "gone";

@@ -1,4 +1,4 @@
-//! The history of a real KairosDB, imported: every point is the one that it answers with.
+//! Imports the history of a real KairosDB: every point must equal the one that KairosDB returns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -16,9 +16,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// 2023-09-01 UTC, about.
+/// About 2023-09-01 UTC.
 const START: i64 = 1_693_526_400;
-/// Nine weeks: each series has three storage rows at least.
+/// Nine weeks in seconds: each series has at least three storage rows.
 const LENGTH: i64 = 63 * 86_400;
 
 const SCHEMAS: &str = "[coarse]\npattern = ^coarse\nretentions = 60s:7d,1h:30y\n\
@@ -31,14 +31,14 @@ const TAGS: [&str; 3] = ["host", "a:b", "dc"];
 
 const QUERY: &str = "/api/v1/datapoints/query";
 
-/// The points of a series by time: milliseconds, value.
+/// The points of a series by time: milliseconds since the epoch, and value.
 type Points = Vec<(i64, f64)>;
 
 /// The series of a metric, by its tags as text.
 type Answer = BTreeMap<String, Points>;
 
-/// What is written to KairosDB: whole numbers and fractions in one series, several points in a second, text, and a
-/// time to live.
+/// The bodies that are written to KairosDB: whole numbers and fractions in one series, several points in a
+/// second, text, and a time to live.
 fn bodies() -> Vec<Value> {
     let mut random = SmallRng::seed_from_u64(7);
     let tags = [
@@ -56,8 +56,8 @@ fn bodies() -> Vec<Value> {
                         "coarse" => (START + random.random_range(0..LENGTH / 60) * 60) * 1000,
                         _ => START * 1000 + random.random_range(0..LENGTH * 1000),
                     };
-                    // In `coarse`, several points have the same minute. With two types KairosDB would not define
-                    // which of them counts, so all are of one type.
+                    // In `coarse`, several points have the same minute. If they had two types, it would be
+                    // undefined in KairosDB which of them counts, so all have one type.
                     let kind = if metric == "coarse" { 2 } else { random.random_range(0..4) };
                     match kind {
                         0 => json!([time, random.random_range(-1000..1000)]),
@@ -107,7 +107,7 @@ fn ask_once(address: SocketAddr, query: &Value) -> Answer {
     filled.map(series).collect()
 }
 
-/// The last point of each second, at the second's beginning.
+/// The last point of each second, with the start of the second as its time.
 fn last_of_seconds(answer: Answer) -> Answer {
     let cut = |points: Points| {
         let by_second: BTreeMap<i64, f64> =
@@ -143,12 +143,12 @@ fn assert_same(what: &str, ours: &Answer, expected: &Answer) {
     }
 }
 
-/// What a KairosDB answers with for each metric.
+/// The points that a KairosDB returns for each metric.
 fn asked(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
     METRICS.into_iter().chain(["mortal"]).map(|metric| (metric, ask(real.http(), metric))).collect()
 }
 
-/// Writes to a KairosDB and waits until it answers with everything.
+/// Writes points to a KairosDB and waits until it returns all of them.
 fn fill(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
     for body in bodies() {
         let answer = http::request(real.http(), "POST", "/api/v1/datapoints", "", &body.to_string());
@@ -186,7 +186,7 @@ fn import(setup: &Setup, arguments: &[&str]) -> Value {
     serde_json::from_str(line.unwrap_or_else(|| panic!("{}", ended.output))).unwrap()
 }
 
-/// Compares what the daemon has with what KairosDB answered.
+/// Compares the daemon's points with those that KairosDB returned.
 fn compare(what: &str, daemon: &Daemon, expected: &BTreeMap<&'static str, Answer>) {
     for (metric, answer) in expected {
         let expected = match *metric {
@@ -233,7 +233,7 @@ fn compare_import(what: &str, server: &Server, keyspace: &str, expected: &BTreeM
     let contact = server.contact_point();
     let from = ["--keyspace", keyspace, "--contact-points", &contact];
     let dry = import(&setup, &[&from[..], &["--dry-run", "--suggest-rules"]].concat());
-    // KairosDB keeps writing metrics of its own, so only ours are compared.
+    // KairosDB keeps writing its own metrics, so only those of the test are compared.
     let coarse = dry["rules"].as_array().unwrap().iter().find(|rule| rule["section"] == "coarse").unwrap();
     assert_eq!(coarse["unlisted_rows"], 0, "{what} {dry}");
     assert!(dry["listed_rows"].as_u64() > Some(0), "{what} {dry}");
@@ -249,14 +249,14 @@ fn compare_import(what: &str, server: &Server, keyspace: &str, expected: &BTreeM
     assert!(!setup.data().join("maintenance/import-kairosdb").exists(), "{what}");
     let daemon = setup.start();
     compare(what, &daemon, expected);
-    // The daemon imports the keyspace too, and finds that it has every point already.
+    // The daemon imports the keyspace too, and finds that it already has every point.
     drop(daemon);
     let again = import(&setup, &from);
     assert!(again["created"].as_u64() < report["created"].as_u64(), "{what} {again}");
     assert!(again["kept"].as_u64() > Some(0), "{what} {again}");
 }
 
-/// Imports one metric and a range of times, found by the indexes.
+/// Imports one metric in a time range, which is found by the indexes.
 fn compare_by_index(server: &Server, keyspace: &str, expected: &BTreeMap<&'static str, Answer>) {
     let setup = setup();
     let contact = server.contact_point();
@@ -327,7 +327,8 @@ fn kill_and_go_on(setup: &Setup, source: &[&str]) {
     assert!(report["skipped"].as_object().unwrap().is_empty(), "{report}");
 }
 
-/// The tables of the versions before 1.2. They contain a name, from which 1.3 recognises an old keyspace.
+/// The tables of the versions before 1.2. They contain a metric name, by which version 1.3 recognises an old
+/// keyspace.
 fn make_old_tables(server: &Server, keyspace: &str) {
     let mut cql = server.connect().unwrap();
     cql.query(&format!(
@@ -355,7 +356,8 @@ fn compare_before_1_2(server: &Server, from: &str) {
         .iter()
         .map(|row| [0, 1, 2].map(|column| row.bytes(column).unwrap_or_default().to_vec()))
         .collect();
-    // A row without a type: whole numbers, where zero takes no byte, and floating point numbers of both lengths.
+    // A row without a type: whole numbers, where zero has no bytes, and floating point numbers of both
+    // lengths.
     let row_time = (START * 1000 / 1_814_400_000 + 1) * 1_814_400_000;
     let key = [b"temp\0".as_slice(), &row_time.to_be_bytes(), b"host=legacy:"].concat();
     let values: [&[u8]; 6] = [
@@ -397,7 +399,7 @@ fn compare_before_1_2(server: &Server, from: &str) {
     // A scan finds rows that no index lists, and the dry run names them.
     cql.query(&format!("TRUNCATE {keyspace}.row_key_index")).unwrap();
     let dry = import(&setup, &["--keyspace", keyspace, "--contact-points", &contact, "--dry-run"]);
-    // KairosDB has meanwhile listed the rows of its own metrics in the index of its version.
+    // Meanwhile KairosDB has added the rows of its own metrics to the index of its version.
     let ours: BTreeSet<&[u8]> =
         cells.iter().map(|[key, ..]| key.as_slice()).filter(|key| !key.starts_with(b"kairosdb.")).collect();
     let count = |field: &str| dry[field].as_u64().unwrap();

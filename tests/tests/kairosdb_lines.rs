@@ -9,7 +9,7 @@ use plumbago_tests::wait::HANG;
 
 const NOW: i64 = 1_700_000_000;
 
-/// The daemon, and its files.
+/// Starts a daemon. Returns it with its setup.
 fn start() -> (Setup, Daemon) {
     let mut setup = Setup::new();
     setup.schemas("[all]\npattern = .*\nretentions = 1s:1h,60s:1d\n").clock(NOW);
@@ -24,7 +24,7 @@ fn connect(daemon: &Daemon) -> TcpStream {
     stream
 }
 
-/// Sends lines and `exit`, and returns what was answered.
+/// Sends lines and `exit`, and returns the answer.
 fn talk(daemon: &Daemon, lines: &str) -> Vec<String> {
     let mut stream = connect(daemon);
     stream.write_all(format!("{lines}exit\n").as_bytes()).unwrap();
@@ -113,7 +113,7 @@ fn requests_are_served_on_the_same_port() {
     assert_eq!(points(&daemon, "m;h=a"), [(NOW, 7.0)]);
     let version = http::get(address, "/api/v1/version");
     assert!(version.body.contains("KairosDB"), "{}", version.body);
-    // A connection that stays open does not keep the daemon from stopping.
+    // A connection that stays open does not prevent the daemon from stopping.
     let mut open = connect(&daemon);
     open.write_all(b"GET /api/v1/version HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut first = [0; 12];

@@ -242,7 +242,8 @@ fn lists_versions_and_health() {
     daemon.stop_well();
 }
 
-/// Both ends of a range belong to it. Its points are removed from all stages, and a kill does not bring them back.
+/// A range includes both of its ends. Its points are removed from all stages, and a kill does not bring them
+/// back.
 #[test]
 fn ranges_of_time_are_deleted_for_good() {
     let setup = setup();
@@ -254,7 +255,7 @@ fn ranges_of_time_are_deleted_for_good() {
         post(daemon, "/api/v1/datapoints/delete", &query).0
     };
     let city_a = || json!({"name": "temp", "tags": {"city": "A"}});
-    // There are no points between two seconds, before 1970 or of an unknown metric.
+    // There is nothing to delete between two seconds, before 1970 or for an unknown metric.
     assert_eq!(delete(&daemon, at(60) + 1, at(60) + 999, city_a()), 204);
     assert_eq!(delete(&daemon, -5000, -1000, city_a()), 204);
     assert_eq!(delete(&daemon, at(60), at(0), json!({"name": "unknown"})), 204);

@@ -245,7 +245,7 @@ fn quotas_hold_for_requests_too() {
     daemon.stop_well();
 }
 
-/// Kills the daemon while it takes requests. `PLUMBAGO_TEST_KILLS` sets how often.
+/// Kills the daemon while it processes requests. `PLUMBAGO_TEST_KILLS` sets how often.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {
     let kills: i64 = std::env::var("PLUMBAGO_TEST_KILLS").map_or(4, |count| count.parse().unwrap());

@@ -1,4 +1,4 @@
-//! The ledger adds up at every moment: received + recovered = stored + held + replaced + rejected.
+//! The ledger balances at every moment: received + recovered = stored + held + replaced + rejected.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -110,7 +110,7 @@ fn wait_for_received(daemon: &Daemon, count: u64) {
     wait_until("the points to be received", || Ledger::of(daemon.admin()).get("received") >= count);
 }
 
-/// The ledger also adds up after a start that recovers points of a killed process.
+/// The ledger also balances after a start that recovers points of a killed process.
 #[test]
 fn adds_up_after_a_kill() {
     let mut load = Load::new(11, 5);

@@ -71,8 +71,8 @@ fn streams_of_zlib_and_liblz4() {
     daemon.stop_well();
 }
 
-/// carbon-c-relay with every transport that it was compiled with. Debian's package has none of the three.
-/// `PLUMBAGO_TEST_CARBON_C_RELAY` may name a program that has them.
+/// carbon-c-relay with every transport that it was compiled with. Debian's package has none of the compressed
+/// transports. `PLUMBAGO_TEST_CARBON_C_RELAY` may name a program that has them.
 #[test]
 fn carbon_c_relay_with_its_transports() {
     let given = std::env::var_os("PLUMBAGO_TEST_CARBON_C_RELAY").map(PathBuf::from);
@@ -153,7 +153,7 @@ fn several_addresses_are_printed_checked_and_need_a_restart() {
     }
 }
 
-/// Posts with the means of Python's standard library: real pickles, `gzip`, `urllib`.
+/// Posts points with Python's standard library: real pickles, `gzip`, `urllib`.
 const POSTS: &str = r#"
 import gzip, json, pickle, sys, urllib.request, urllib.error
 url, now = "http://127.0.0.1:" + sys.argv[1] + "/", int(sys.argv[2])
@@ -250,7 +250,7 @@ fn hostile_streams_and_requests_harm_nobody() {
         send(&daemon, "points http", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
         send(&daemon, "points http", b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzzz");
         send(&daemon, "points http", b"not HTTP at all\r\n\r\n");
-        // Slow senders: half a head, half a body, half a block.
+        // Slow senders: half of the headers, half a body, half a block.
         for (listener, bytes) in [
             ("points http", &b"POST / HTT"[..]),
             ("points http", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nslow"),
@@ -280,7 +280,7 @@ fn hostile_streams_and_requests_harm_nobody() {
     drop(open);
 }
 
-/// 200 MiB of one line, compressed a thousand times.
+/// A line of 200 MiB, compressed to about a thousandth.
 fn bomb() -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::best());
     let piece = vec![b'x'; 1 << 20];

@@ -18,7 +18,8 @@ pub(crate) const GROUPS: [(&str, &[(i64, i64)]); 2] =
 const FACTORS: [(&str, f64); 2] = [("x0", 0.0), ("x50", 0.5)];
 /// How many slots ahead of now a point may be. Points further ahead are kept until they are due.
 const ALLOWANCE: i64 = 20;
-/// How long after its end a window of the slowest group still takes points without reading the store, in seconds.
+/// How long after its end a window of the slowest group still accepts points without reading the store, in
+/// seconds.
 pub(crate) const OPEN_AFTER_END: i64 = ALLOWANCE * 30;
 /// Largest age of late points in seconds. It is well inside stage 0, so that the exact clock does not matter.
 const LATEST: i64 = 1200;
@@ -27,7 +28,7 @@ const LATEST: i64 = 1200;
 pub(crate) const SCHEMAS: &str = "[a]\npattern = ^load\\.a\\.\nretentions = 10s:4h,1m:1d,10m:30d\n\
      [b]\npattern = ^load\\.b\\.\nretentions = 30s:4h,5m:2d\n";
 
-/// storage-aggregation.conf that derives method and factor from the name.
+/// storage-aggregation.conf that selects method and factor by the name.
 pub(crate) fn aggregation() -> String {
     let mut text = String::new();
     for method in METHODS {
@@ -69,7 +70,7 @@ impl Metric {
         Some(fold(self.method, &known, whole))
     }
 
-    /// True once it has a point.
+    /// Whether the metric has a point.
     pub(crate) fn exists(&self) -> bool {
         !self.slots.is_empty()
     }
@@ -157,8 +158,8 @@ impl Load {
         sent
     }
 
-    /// Number of points from the future that have become due since the clock stood at `since`. The journal
-    /// contains each of them twice.
+    /// Number of points from the future that have become due since the time `since`. The journal contains
+    /// each of them twice.
     pub(crate) fn released(&self, since: i64) -> usize {
         self.releases.iter().filter(|release| (since + 1..=self.now).contains(release)).count()
     }
@@ -207,7 +208,7 @@ impl Load {
             self.put(at, now + early, 0, sent);
         }
         if self.random.random_bool(0.002) {
-            // At the start of a slot, so that slot and point become visible together.
+            // The time is the start of a slot, so that slot and point become visible together.
             let timestamp = floor(now + ahead, resolution) + resolution * self.random.random_range(1..20);
             self.put(at, timestamp, timestamp - ahead, sent);
         }

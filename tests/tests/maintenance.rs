@@ -110,7 +110,7 @@ fn a_store_at_rest_is_cleaned_by_the_command() {
     daemon.stop_well();
 }
 
-/// Points that are only in the journal keep a metric from expiring.
+/// Points that are only in the journal prevent a metric from expiring.
 #[test]
 fn a_metric_written_just_before_a_crash_stays() {
     let mut setup = setup();
@@ -144,7 +144,7 @@ fn ask(daemon: &Daemon, name: &str) {
     assert_eq!(asked.status, 200, "{asked:?}");
 }
 
-/// Only one daemon of a cluster runs a job at a time. The lease of one that has died expires.
+/// Only one daemon of a cluster runs a job at a time. The lease of a killed daemon expires.
 #[test]
 fn one_daemon_of_a_cluster_at_a_time() {
     const KEYSPACE: &str = "maintenance_turns";
@@ -157,7 +157,7 @@ fn one_daemon_of_a_cluster_at_a_time() {
         let lease = "(name, holder, host) VALUES ('maintenance/clean_rows', uuid(), 'elsewhere')";
         cql.query(&format!("INSERT INTO {leases} {lease} USING TTL {seconds}")).unwrap();
     };
-    // Longer than this test takes on any machine.
+    // The lease lasts longer than this test on any machine.
     take(3600);
 
     ask(&daemon, "clean_rows");
@@ -174,7 +174,7 @@ fn one_daemon_of_a_cluster_at_a_time() {
         "{}",
         by_hand.output
     );
-    // A part of the job has a lease of its own.
+    // A part of the job has a separate lease.
     let part = setup.run(&["clean", "--shard", "0/2"]);
     assert!(part.status.success(), "{}", part.output);
 

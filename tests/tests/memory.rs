@@ -1,5 +1,5 @@
-//! The memory ceiling under a flood of new names. The ceiling holds, existing metrics lose nothing, and the daemon
-//! says what happens and which setting decides it.
+//! The memory ceiling under a flood of new names. The ceiling holds, existing metrics lose nothing, and the
+//! daemon reports what happens and which setting is responsible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,10 +12,10 @@ use plumbago_tests::send::Point;
 use plumbago_tests::wait::{wait_for, wait_until};
 
 const NOW: i64 = 1_700_000_000;
-/// Slots of a second that the known metrics fill.
+/// Number of one-second slots that the known metrics fill.
 const KNOWN: i64 = 500;
 const FLOODS: u64 = 4;
-/// New names that are sent after the first refusal.
+/// Number of new names that are sent after the first refusal.
 const REFUSED: u64 = 1_000_000;
 
 #[test]
@@ -137,7 +137,7 @@ fn a_ceiling_below_what_caches_are_set_to_is_refused() {
     assert!(setup.run(&["config", "check"]).status.success());
 }
 
-/// Each kind of refusal, if there are many, is a warning while it lasts and makes two lines in the log.
+/// Many refusals of one kind cause a warning while they last, and two lines in the log.
 #[test]
 fn refusals_in_number_are_warnings() {
     let mut setup = Setup::new();

@@ -11,7 +11,7 @@ use plumbago_tests::wait::wait_until;
 
 use crate::faults::Run;
 
-/// A wrong password: points are accepted and `/readyz` reports the problem. Once the server has the
+/// A wrong password: points are accepted and `/readyz` reports the problem. Once the server accepts the
 /// password, all points arrive.
 #[test]
 fn wrong_credentials() {
@@ -46,7 +46,8 @@ fn wrong_credentials() {
     run.check("after the password was right");
     run.check_server("after the password was right, by the server");
 
-    // A role that may do everything but register its writer id: no row is sent, and `/readyz` says why.
+    // A role that may do everything except register its writer id: no row is sent, and `/readyz` contains the
+    // reason.
     cql.query("CREATE ROLE limited WITH LOGIN = true AND PASSWORD = 'limited'").unwrap();
     for keyspace in ["credentials", "credentials_metadata"] {
         cql.query(&format!("GRANT SELECT ON KEYSPACE {keyspace} TO limited")).unwrap();
@@ -89,8 +90,9 @@ fn wrong_credentials() {
     wait_until("the warning to end", || !run.ready().body.contains("new_metrics"));
 }
 
-/// The keyspaces are dropped and created again with another replication while the daemon runs. Their names come back by
-/// themselves. An operator then sends the rows again that the server had acknowledged before.
+/// The keyspaces are dropped and created again with another replication while the daemon runs. The daemon
+/// writes their names again by itself. An operator then sends the rows again that the server had acknowledged
+/// before.
 #[test]
 fn a_keyspace_made_again() {
     let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
@@ -117,8 +119,9 @@ fn a_keyspace_made_again() {
     run.check_server("after the keyspace was made again");
 }
 
-/// At the address of the node another cluster answers for a while, which has a keyspace of that name with other
-/// tables. They are named, points are kept, and everything arrives once it is the right cluster again.
+/// For a while another cluster answers at the address of the node. It has a keyspace of the same name with
+/// other tables. The daemon names these tables and keeps the points, and everything arrives when the right
+/// cluster is back.
 #[test]
 fn another_cluster_at_the_address() {
     const KEYSPACE: &str = "elsewhere";

@@ -1,4 +1,4 @@
-//! What is delivered for monitoring: alert rules and dashboards name only metrics that a running daemon has.
+//! The delivered alert rules and dashboards use only metrics that a running daemon has.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn shown() -> (BTreeSet<String>, BTreeSet<String>) {
     (metrics, conditions)
 }
 
-/// Every metric that an alert or a panel names is there from the first scrape, and every condition has an alert.
+/// Every metric that an alert or a panel uses exists from the first scrape, and every condition has an alert.
 #[test]
 fn alerts_and_dashboards_name_what_there_is() {
     let (metrics, conditions) = shown();
@@ -70,7 +70,7 @@ fn alerts_and_dashboards_name_what_there_is() {
     }
     let in_alerts: BTreeSet<&str> =
         Regex::new(r"[a-z_]+").unwrap().find_iter(&alerts).map(|m| m.as_str()).collect();
-    // A hint needs no alert.
+    // A condition that is only a hint needs no alert.
     let silent: Vec<&String> =
         conditions.iter().filter(|name| *name != "retention" && !in_alerts.contains(name.as_str())).collect();
     assert!(silent.is_empty(), "conditions without an alert: {silent:?}");
@@ -102,13 +102,13 @@ fn prometheus_takes_the_rules() {
         .map(|(number, query)| serde_json::json!({ "record": format!("panel:{number}"), "expr": query }))
         .collect();
     assert!(rules.len() > 30, "{} queries", rules.len());
-    // JSON is YAML.
+    // JSON is valid YAML.
     let group = serde_json::json!({ "groups": [{ "name": "panels", "rules": rules }] });
     std::fs::write(directory.path().join("panels.yml"), group.to_string()).unwrap();
     promtool(&["check", "rules", "panels.yml"]);
 }
 
-/// Each listener that is used has metrics of its own, as points.
+/// For each listener in use the daemon stores the listener's own metrics as points.
 #[test]
 fn listeners_have_a_history_of_their_own() {
     let mut setup = Setup::new();
@@ -155,7 +155,7 @@ fn destinations_of_the_relay_have_a_history_under_carbons_names() {
     assert!(daemon.names().contains(&format!("{}relayMaxQueueLength", prefix(&daemon, &destination))));
 }
 
-/// The prefix of a destination's metrics.
+/// The prefix of the names of a destination's metrics.
 fn prefix(daemon: &Daemon, destination: &str) -> String {
     let names = daemon.names();
     let name = names.iter().find(|name| name.contains(destination)).unwrap();

@@ -1,9 +1,9 @@
-//! A Cassandra node whose disk is full: that of its tables and its commit log. `/readyz` names the node and says what
-//! to do, no point is lost, and after a restart with space the node has everything.
+//! A Cassandra node whose disk is full: the disk with its tables and its commit log. `/readyz` names the node
+//! and the remedy, no point is lost, and after a restart with space the node has everything.
 //!
-//! What such a node does (5.0, `commit_failure_policy: stop` as it comes with): with a compressed commit log its writes
-//! time out, then it refuses requests as overloaded and closes its ports, while the process continues. The plain commit
-//! log is a mapped file, and the process dies of SIGBUS.
+//! Behaviour of such a node (5.0, with the default `commit_failure_policy: stop`): with a compressed commit
+//! log its writes time out, then it refuses requests as overloaded and closes its ports, while the process
+//! continues. The plain commit log is a mapped file, and the process dies of SIGBUS.
 
 use plumbago_cassandra_node::cql::{Consistency, Row};
 use plumbago_cassandra_node::server::cluster_for_test;
@@ -20,12 +20,12 @@ const DISK_MIB: usize = 96;
 /// The compressed commit log.
 const COMPRESSED: &str = "commitlog_compression: [{class_name: LZ4Compressor}]";
 
-/// No dump of a gigabyte. And what an operator adds when a node does not start because the end of its commit log was
-/// damaged by the full disk, as Cassandra's message says.
+/// Options of Java. The first prevents a memory dump of a gigabyte. The second is the one that Cassandra's
+/// message advises if a node does not start because the full disk has damaged the end of its commit log.
 const JAVA: [&str; 2] = ["-XX:-CreateCoredumpOnCrash", "-Dcassandra.commitlog.ignorereplayerrors=true"];
 
-/// Nodes of which one has its data on the small disk. There are no hints, so that it gets what it missed from nobody
-/// but the daemon.
+/// A cluster of which one node has its data on the small disk. There are no hints, so only the daemon can
+/// send that node the rows that it missed.
 fn cluster(size: usize, node: usize, disk: &SmallDisk, more: &[&str]) -> Option<Cluster> {
     let settings =
         ["commit_failure_policy: stop", "disk_failure_policy: stop", "hinted_handoff_enabled: false"];
@@ -44,8 +44,8 @@ fn acknowledged(run: &Run) -> u64 {
     run.daemon().counters().sum("plumbago_sender_rows_total")
 }
 
-/// Goes on with the load until `/readyz` says it. A further step is sent only if rows were acknowledged since the last
-/// one: the node may need some more until it fails.
+/// Continues the load until `/readyz` contains a text. A further step is sent only if rows were acknowledged
+/// since the last one, because the node may need more rows until it fails.
 fn steps_until(run: &mut Run, what: &str, says: impl Fn(&Response) -> bool) {
     let mut before = acknowledged(run);
     run.steps(5);
@@ -69,7 +69,7 @@ fn repair(cluster: &mut Cluster, node: usize, disk: &SmallDisk) {
     node.start().unwrap();
 }
 
-/// All rows of points that a node answers, with the name of their table.
+/// All rows of points that a node returns, with the name of their table.
 fn rows(node: &Node, level: Consistency, keyspace: &str) -> Vec<(String, Row)> {
     let read = || -> Result<Vec<(String, Row)>, NodeError> {
         let mut cql = node.connect()?;
@@ -115,7 +115,7 @@ fn child_one_of_three_nodes() {
                 .iter()
                 .all(|part| ready.body.contains(part))
     });
-    // The others acknowledge what comes, also that of which the node refused its part.
+    // The other nodes acknowledge new rows, including those that the node refused.
     run.steps(15);
     run.sent();
     assert_eq!(run.ready().status, 200);
@@ -127,7 +127,8 @@ fn child_one_of_three_nodes() {
     run.starts_noted(&cluster);
     wait_until("the warning to end", || !run.ready().body.contains("nodes_missing"));
     run.sent();
-    // Nothing is read before from more than one node, which would repair what the daemon did not send.
+    // Until here nothing is read from more than one node, because such a read would repair rows that the
+    // daemon did not send.
     for other in [0, 1] {
         cluster.node(other).kill();
     }
@@ -164,7 +165,7 @@ fn child_the_only_node() {
         ready.status == 503
             && ["store_down", address.as_str(), "make room"].iter().all(|part| ready.body.contains(part))
     });
-    // Points are accepted, and kept over a kill of the daemon.
+    // Points are accepted, and survive a kill of the daemon.
     run.steps(10);
     wait_until("rows to wait", || run.unsent() > 0);
     run.daemon().ledger_at(0);

@@ -7,7 +7,7 @@ use plumbago_tests::daemon::{Daemon, Setup};
 
 const START: i64 = 1_763_900_100;
 const SLOTS: i64 = 240;
-/// Slots of a window of the coarser stage.
+/// Number of slots in a window of the coarser stage.
 const WINDOW: i64 = 15;
 
 /// The names to which `make.py` sends points, in the order of its numbers.

@@ -1,5 +1,5 @@
-//! Cassandra 4.1 and 3.11, the oldest supported release: a daemon on each from socket to answer, and our store
-//! together with BigGraphite.
+//! Cassandra 4.1 and 3.11, the oldest supported release: a daemon on each, from socket to answer, and our
+//! store together with BigGraphite.
 
 use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Options, Release};

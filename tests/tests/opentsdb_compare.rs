@@ -22,7 +22,7 @@ mod generate;
 #[path = "opentsdb/grafana.rs"]
 mod grafana;
 
-/// 18:00 UTC on the day on which Rome's clocks went back.
+/// 18:00 UTC on the day on which summer time ended in Rome.
 const NOW: i64 = 1_509_300_000;
 
 /// Both servers, with the same points.
@@ -46,7 +46,7 @@ impl Both {
         Some(Self { daemon, judge, _setup: setup })
     }
 
-    /// Sends points to both, and waits until both answer with them.
+    /// Sends points to both servers, and waits until both return them.
     fn put(&self, points: &[Value]) {
         for part in points.chunks(1000) {
             let body = Value::from(part);
@@ -79,7 +79,7 @@ impl Both {
         (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::String(answer.body)))
     }
 
-    /// What both say to a request.
+    /// The answers of both servers to a request.
     fn ask(&self, method: &str, path: &str, body: &str) -> [(u16, Value); 2] {
         let theirs = http::request(self.judge.address(), method, path, "", body);
         let theirs =
@@ -181,7 +181,7 @@ fn grafana_requests(both: &Both) {
     }
     for path in ["/api/aggregators", "/api/config/filters"] {
         let [theirs, ours] = both.ask("GET", path, "");
-        // Our list has what we answer. The list of OpenTSDB 2.4.1 is longer.
+        // Our list contains what our daemon supports. The list of OpenTSDB 2.4.1 is longer.
         let names = |answer: &Value| match answer {
             Value::Object(filters) => filters.keys().cloned().collect(),
             names => listed(names),

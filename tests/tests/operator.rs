@@ -1,5 +1,5 @@
-//! What a new operator meets: wrong settings, a reload, the log of a start, commands on the wrong directory, and the
-//! examples of the help texts.
+//! Situations of a new operator: wrong settings, a reload, the log of a start, commands on the wrong
+//! directory, and the examples of the help texts.
 
 mod examples;
 
@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
+use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup, binary};
 use plumbago_tests::http;
@@ -20,7 +21,7 @@ use plumbago_tests::wait::wait_until;
 /// A port of the loopback address on which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// Runs the binary in `directory` without any setting of the environment but these.
+/// Runs the binary in `directory` with only these settings in the environment.
 fn plumbago(directory: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let mut command = Command::new(binary());
     clear(&mut command);
@@ -94,11 +95,11 @@ fn a_check_sees_what_a_start_sees() {
         "{output}"
     );
     let (code, output) = plumbago(directory.path(), &["config", "check"], &[("PLUMBAGO_PORTS", "x")]);
-    assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: sets nothing"), "{output}");
+    assert!(code == Some(0) && output.contains("PLUMBAGO_PORTS: warning: has no effect"), "{output}");
 }
 
-/// The daemon's user cannot write to the data directory. The check names this user, the owner of the directory, and
-/// what to do.
+/// The daemon's user cannot write to the data directory. The check names this user, the owner of the
+/// directory, and the remedy.
 #[test]
 fn a_data_directory_of_another_user() {
     let directory = tempfile::tempdir().unwrap();
@@ -160,7 +161,7 @@ fn ready(daemon: &Daemon) -> (u16, String) {
     (answer.status, answer.body)
 }
 
-/// A reload applies what it can and says what changed, what needs a restart and what was wrong.
+/// A reload applies what it can and reports what changed, what needs a restart and what was wrong.
 #[test]
 fn a_reload_says_what_it_did() {
     let mut setup = Setup::new();
@@ -253,7 +254,7 @@ fn a_broken_reload_while_cassandra_is_away() {
     daemon.stop();
 }
 
-/// The log tells somebody who does not know this daemon what runs, on which files, and what it found.
+/// For a reader who does not know this daemon, the log contains what runs, on which files, and what it found.
 #[test]
 fn the_log_tells_a_stranger() {
     let mut setup = Setup::new();
@@ -282,13 +283,14 @@ fn the_log_tells_a_stranger() {
     assert!(!second.contains("WARN"), "{second}");
     let third = run(stop);
     assert!(third.contains("found 2 metrics; the last run was not stopped cleanly: "), "{third}");
-    // A verb on a directory at rest recovers it and closes it cleanly, like a daemon.
+    // A command on a directory without a running daemon recovers the directory and closes it cleanly, like a
+    // daemon.
     run(|daemon| daemon.kill());
     assert!(setup.run(&["list"]).output.contains("a.metric"));
     let fifth = run(stop);
     assert!(fifth.contains("found 2 metrics; last stopped cleanly at 20"), "{fifth}");
 
-    // A start that fails says why in the same form.
+    // A start that fails logs the reason in the same form.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     setup.set("api.listen", &taken.local_addr().unwrap().to_string());
     let mut failed = setup.launch();
@@ -330,18 +332,24 @@ fn the_hints_work_as_printed() {
     }
 }
 
-/// A command on a directory without data creates none, and says so.
+/// A command on a directory without data creates no data and reports that there are none.
 #[test]
 fn a_mistyped_directory_stays_away() {
     let directory = tempfile::tempdir().unwrap();
     let cassandra = ("PLUMBAGO__STORE__KIND", "cassandra");
     let typo = ("PLUMBAGO__DATA_DIR", "typo");
     type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
-    let cases: [Case<'_>; 6] = [
+    let cases: [Case<'_>; 12] = [
         (&["bench", "disk", "--data-dir", "typo"], &[]),
         (&["clean", "--dry-run"], &[typo]),
         (&["clean", "--dry-run"], &[typo, cassandra]),
         (&["repair", "--dry-run"], &[typo]),
+        (&["list"], &[typo]),
+        (&["info", "a"], &[typo]),
+        (&["read", "a"], &[typo]),
+        (&["du"], &[typo]),
+        (&["stats"], &[typo]),
+        (&["tags"], &[typo]),
         (&["repair", "windows", "--dry-run"], &[typo, cassandra]),
         (&["replay", "--since", "30m"], &[typo, cassandra]),
     ];
@@ -364,6 +372,29 @@ fn a_mistyped_directory_stays_away() {
     }
 }
 
+/// Nobody may read what the daemon prints: a pipe's reader has ended, or the disk of a file is full.
+#[test]
+fn a_daemon_does_not_end_when_its_output_cannot_be_written() {
+    let mut setup = Setup::new();
+    let daemon = setup.start_for_commands();
+    let admin = daemon.admin();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    daemon.put(&[Point::new("a.b", now.cast_signed(), 1.0)]);
+    daemon.stop_well();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = setup.command(&["serve"]);
+    command.stdin(Stdio::null()).stdout(full()).stderr(full());
+    let mut running = Guarded::adopt(command.spawn().unwrap(), Path::new("/dev/null"));
+    wait_until("the daemon to be ready", || {
+        assert!(running.runs(), "it ended");
+        http::try_request(admin, "GET", "/readyz", "", "").is_ok_and(|response| response.status == 200)
+    });
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.wait().code(), Some(0));
+    let log = setup.start_for_commands().log();
+    assert!(log.contains("last stopped cleanly"), "{log}");
+}
+
 /// Commands that need Cassandra report that it cannot be reached, instead of waiting for it.
 #[test]
 fn an_absent_cassandra_is_said() {
@@ -382,7 +413,7 @@ fn an_absent_cassandra_is_said() {
     }
 }
 
-/// `schema` first says what the server has, then what is needed.
+/// `schema` first prints what the server has, then what is needed.
 #[test]
 fn schema_shows_the_server_first() {
     let Some(server) = server::for_tests() else { return };

@@ -1,4 +1,4 @@
-//! Events, and old pages that clients still request, compared with the real graphite-web.
+//! Compares events, and old pages that clients still request, with the real graphite-web.
 
 use plumbago_tests::answer;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -19,6 +19,7 @@ fn bodies() -> Vec<String> {
         json!({"what": "old", "tags": [], "when": NOW - 7200}),
         json!({"what": "blanks", "tags": "  db   prod ", "when": NOW as f64 - 55.5}),
         json!({"what": "null tags", "tags": null, "when": 0}),
+        json!({"what": "", "tags": ["empty"], "when": NOW - 40}),
         json!({"what": "same second", "tags": ["prod"], "when": NOW - 60}),
         json!({"what": "bad tags", "tags": 5, "when": NOW}),
         json!({"what": "bad tags", "tags": {"a": 1}, "when": NOW}),

@@ -155,7 +155,7 @@ const QUERIES: &[&str] = &[
     "servers.web01.{cpu}.{user,system}",
 ];
 
-/// Queries with empty components that graphite-web ignores.
+/// Queries whose empty components are ignored by graphite-web too.
 const FOLDED_BY_BOTH: &[&str] = &[".a", "a..b", ".*", "a b", " a", "a.**", "servers.**", "a.**.d", "**.c"];
 
 /// Queries with empty components that graphite-web answers with nodes without a name, and equivalent queries.
@@ -210,7 +210,7 @@ fn find_and_expand_are_graphites() {
     asked.agreed.assert_all_seen();
 }
 
-/// Sends requests to both and collects differences.
+/// Sends requests to both servers and collects differences.
 struct Asked {
     daemon: Daemon,
     oracle: Oracle,
@@ -272,7 +272,7 @@ impl Asked {
         }
     }
 
-    /// Alternatives that contain a path.
+    /// Compares alternatives that contain a path.
     fn paths_in_braces(&mut self) {
         let path = url("/metrics/expand", &[("query", "{a.b,A.b}")]);
         let (ours, theirs) = (self.daemon.get(&path).body, self.oracle.get(NOW, &path).body);
@@ -319,7 +319,7 @@ impl Asked {
         }
     }
 
-    /// Names of the tree as targets. The grammar of targets refuses some that find accepts.
+    /// Renders names of the tree as targets. The grammar of targets refuses some names that find accepts.
     fn renders(&mut self) {
         let range = format!("&from={}&until={NOW}&now={NOW}&format=json", NOW - 120);
         for target in [
@@ -412,8 +412,8 @@ fn called(text: &str) -> Option<(String, Value)> {
     Some((call.to_owned(), serde_json::from_str(rest.strip_suffix(')')?).ok()?))
 }
 
-/// The list of the completer with nodes of the same name sorted. Their order is random in graphite-web, since
-/// it follows hash tables.
+/// The list of the completer with nodes of the same name sorted. Their order is random in graphite-web,
+/// because it depends on hash tables.
 fn by_name(answer: &Value) -> Option<Vec<Value>> {
     let mut nodes = answer.get("metrics")?.as_array()?.clone();
     let names: Vec<Value> = nodes.iter().map(|n| n["name"].clone()).collect();
@@ -421,7 +421,7 @@ fn by_name(answer: &Value) -> Option<Vec<Value>> {
     Some(nodes)
 }
 
-/// True if two answers differ only in nodes that are a directory in the daemon and a leaf in graphite-web.
+/// Whether two answers differ only in nodes that are a directory in the daemon and a leaf in graphite-web.
 fn kinds_aside(ours: &Value, theirs: &Value) -> bool {
     let (Some(ours), Some(theirs)) = (ours.as_array(), theirs.as_array()) else { return false };
     let ids = |nodes: &[Value]| {

@@ -114,7 +114,7 @@ impl Both {
         assert_eq!(bare(&ours, true), bare(&theirs, false), "{query}");
     }
 
-    /// A table of series with different steps.
+    /// Compares tables of series with different steps.
     fn steps(&mut self) {
         let path = format!(
             "/render?format=dygraph&target=a.dense&target=slow.x&now={NOW}&from={}&until={NOW}",
@@ -127,7 +127,7 @@ impl Both {
         self.agreed.seen("formats.dygraph-steps");
     }
 
-    /// Both answers, decoded. Their status and content type are equal.
+    /// Both answers, decoded. Their status and content type must be equal.
     fn both(&mut self, path: &str) -> (Value, Value) {
         let ours = self.daemon.get(path);
         let theirs = self.oracle.get(NOW, path);

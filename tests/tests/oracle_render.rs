@@ -40,7 +40,7 @@ fn answers_are_graphites_at_every_stage_boundary() {
     agreed.assert_all_seen();
 }
 
-/// A run with one seed: both get the same points and the same requests.
+/// A run with one seed: both servers get the same points and the same requests.
 struct Run {
     daemon: Daemon,
     oracle: Oracle,
@@ -63,7 +63,8 @@ impl Run {
             sender.send(&step_points.points);
             self.sent += step_points.points.len() as u64;
             self.oracle.update(step_points.now, &step_points.points);
-            // A point is applied by the clock of that moment, so the clock must not move before.
+            // The effect of a point depends on the clock, so the clock must not advance before the point is
+            // applied.
             self.daemon.applied_at(self.sent);
             if step % 100 == 0 {
                 // The answer must not depend on what has been flushed.
@@ -130,7 +131,7 @@ impl Run {
             if differs {
                 excused.insert(our.name.clone());
             } else if our.step < STAGES[2].0 {
-                // Values that were folded at most once are equal even as text.
+                // Values that were aggregated at most once are equal even as text.
                 let (a, b) = (ours.lines().nth(index), theirs.lines().nth(index));
                 if a != b {
                     self.complain(what, &path, "text", &format!("{a:?}"), &format!("{b:?}"));
@@ -140,7 +141,7 @@ impl Run {
         Some(excused)
     }
 
-    /// Compares a series slot by slot. Returns true if an agreed difference was seen.
+    /// Compares a series slot by slot. Returns whether an agreed difference was seen.
     fn series(
         &mut self,
         what: &str,
@@ -229,7 +230,7 @@ impl Run {
     }
 
     fn complain(&mut self, what: &str, path: &str, of: &str, ours: &str, theirs: &str) {
-        // The first few are enough.
+        // The first complaints are enough.
         if self.complaints.len() < 20_000 {
             let _ = writeln!(
                 self.complaints,
@@ -260,7 +261,7 @@ fn bare(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or("").trim()
 }
 
-/// Pairs of from and until around every boundary of every stage, and random ones.
+/// Pairs of from and until around every boundary of every stage, and random pairs.
 fn ranges(now: i64, random: &mut StdRng) -> Vec<(i64, i64)> {
     let mut ranges = Vec::new();
     for (step, slots) in STAGES {

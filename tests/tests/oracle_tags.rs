@@ -132,7 +132,7 @@ fn tags_are_graphites() {
     asked.agreed.assert_all_seen();
 }
 
-/// Sends requests to both and collects differences.
+/// Sends requests to both servers and collects differences.
 struct Asked {
     daemon: Daemon,
     oracle: Oracle,
@@ -259,7 +259,7 @@ impl Asked {
         }
     }
 
-    /// Registers and deletes series.
+    /// Compares the registration and deletion of series.
     fn writes(&mut self) {
         for (path, form) in [
             ("/tags/tagSeries", "path=new%3Bhost%3D1%3Bdc%3Da"),
@@ -285,7 +285,7 @@ impl Asked {
         }
         self.compare("/tags/only");
         self.post("/tags/tagSeries", "path=last%3Bonly%3D1");
-        // Only graphite-web finds a name without tags by `name`.
+        // Only graphite-web finds a name without tags by the tag `name`.
         self.post("/tags/tagSeries", "path=plain.name");
         let path = "/tags/findSeries?expr=name=plain.name";
         assert_eq!(self.daemon.get(path).body, "[]");
@@ -294,7 +294,7 @@ impl Asked {
         }
         self.oracle.post(NOW, "/tags/delSeries", "path=plain.name");
         self.compare("/tags/findSeries?expr=name!=");
-        // Its points can be read.
+        // The points of this series can be read.
         let range = format!("from={}&until={NOW}&now={NOW}&format=json", NOW - 300);
         self.compare(&format!("/render?{range}&target={}", encode("cpu;dc=a")));
     }

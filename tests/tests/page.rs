@@ -23,7 +23,7 @@ const NOW: i64 = 1_790_000_040;
 const HOSTS: [&str; 4] = ["web01", "web02", "web03", "db01"];
 const EVIL: &str = "evil.<img/src=x/onerror=alert(1)><script>alert(2)</script>";
 
-/// A daemon with an hour of points of a few hosts, and a hostile name.
+/// A daemon with an hour of points of a few hosts, and a name that contains HTML.
 fn daemon() -> (Setup, Daemon) {
     let mut setup = Setup::new();
     setup.clock(NOW).schemas("[all]\npattern = .*\nretentions = 1m:1d,5m:30d\n");
@@ -89,7 +89,7 @@ fn names_are_found_and_plotted() {
     browser.check_log(&[]);
 }
 
-/// The state is in the link: panels, shapes, drawing options, tags, gaps.
+/// The link contains the state of the page: panels, shapes, drawing options, tags, gaps.
 #[test]
 fn a_link_shows_what_it_says() {
     let Some(browser) = Browser::start() else { return };
@@ -98,7 +98,7 @@ fn a_link_shows_what_it_says() {
     let others = "&panel=Requests&target=secondYAxis(servers.web01.Requests)&target=color(dashed(servers.db01.Requests),'red')\
                   &target=threshold(40000,'limit','orange')&target=drawAsInfinite(timeShift(servers.web01.none,'1h'))\
                   &panel=Tags&target=seriesByTag('name=http.status','dc=eu')&lineMode=staircase";
-    // The address of a picture from `/render`, without the word `render`, opens the page with the same graph.
+    // If `render` is removed from the address of a picture, the address opens the page with the same graph.
     browser.open(&page(&daemon, &format!("{first}{}", others.replace('\'', "%27"))));
     browser.wait("three plots", &format!("{DRAWN} === 3"));
     browser.wait_text(".legend", "http.status;dc=eu;host=db01");
@@ -250,7 +250,7 @@ fn a_large_directory_opens_at_once() {
     browser.check_log(&[]);
 }
 
-/// By keyboard alone, from the empty page to a zoomed plot whose values are read out.
+/// The keyboard alone leads from the empty page to a zoomed plot whose values are read out.
 #[test]
 fn everything_works_by_keyboard() {
     let Some(browser) = Browser::start() else { return };
@@ -288,7 +288,7 @@ fn everything_works_by_keyboard() {
     browser.check_log(&[]);
 }
 
-/// Dashboards of Grafana are imported with their variables. What cannot be read is listed, and a panel can be
+/// Dashboards of Grafana are imported with their variables. Unsupported parts are listed, and a panel can be
 /// exported again.
 #[test]
 fn dashboards_are_imported() {
@@ -334,7 +334,7 @@ fn dashboards_are_imported() {
     browser.check_log(&[]);
 }
 
-/// Boards are files. A file that was changed is read again.
+/// Boards are read from files, and a changed file is read again.
 #[test]
 fn boards_are_read_from_files() {
     let Some(browser) = Browser::start() else { return };

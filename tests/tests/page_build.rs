@@ -1,4 +1,4 @@
-//! The built files of the page are those of its sources.
+//! Checks that the built files of the page belong to its sources.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

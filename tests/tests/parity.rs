@@ -36,7 +36,7 @@ fn tests() -> BTreeSet<String> {
     found
 }
 
-/// A row of a table: number, feature, status, shown by.
+/// The rows of a table: number, feature, status, and the tests that show it.
 fn rows(section: &str) -> Vec<[String; 4]> {
     let row = Regex::new(r"(?m)^\| (\d+) \| (.*?) \| (done|partly|no) \| (.*) \|$").unwrap();
     let cells = row.captures_iter(section).map(|found| [1, 2, 3, 4].map(|cell| found[cell].to_owned()));

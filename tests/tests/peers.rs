@@ -1,5 +1,5 @@
-//! `cluster.peers`: several daemons on one Cassandra. Each sees the points that the others have accepted but not
-//! written yet. If one daemon dies, the answers of the others stay complete.
+//! `cluster.peers`: several daemons on one Cassandra. Each sees the points that the others have accepted but
+//! not written yet. If one daemon is killed, the answers of the others stay complete.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Se
         // Rows are written only when a test requests it.
         setup.set("spool.linger", "100ms").set("engine.flush_interval", "1h");
         setup.set("admin.listen", admin).set("admin.token", TOKEN);
-        // The same list for all, so that each daemon also has itself as a peer.
+        // All daemons get the same list, so each daemon also has itself as a peer.
         setup.set("cluster.peers", &admins.join(",")).set("cluster.timeout", "10s");
         setup.schemas(load::SCHEMAS).aggregation(&load::aggregation()).clock(now);
         setup
@@ -123,7 +123,7 @@ fn send(writers: &[&Daemon], now: i64, sent: Vec<Sent>) {
     }
 }
 
-/// Two daemons receive the same points, the third only reads. Each is killed in turn.
+/// Two daemons receive the same points, and a third one only reads. Each is killed in turn.
 #[test]
 fn two_replicas_and_a_reader() {
     const KEYSPACE: &str = "peers_replicas";
@@ -168,7 +168,7 @@ fn two_replicas_and_a_reader() {
     check(&[&one, &two], &load, "without the reader");
     let reader = setups[2].clock(load.now).start();
 
-    // Points that arrive while one replica is down are in the other.
+    // Points that arrive while one replica is down are in the other one.
     kill(one, load.released(restarted));
     steps_without_replaced(&[&two], &mut load, 20);
     check(&[&reader, &two], &load, "points for the second only");
@@ -251,7 +251,7 @@ fn shared(daemons: &[&Daemon], methods: &[&str], slots: &BTreeMap<i64, f64>, now
     }
 }
 
-/// Folds integers, for which the order of addition does not matter.
+/// Aggregates integers, for which the order of addition does not matter.
 fn fold(method: &str, values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     match method {

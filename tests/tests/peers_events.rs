@@ -1,4 +1,4 @@
-//! Events with `cluster.peers`: whichever daemon is asked, the answer has the events of all.
+//! Events with `cluster.peers`: the answer of each daemon contains the events of all.
 
 use std::collections::BTreeSet;
 
@@ -93,7 +93,7 @@ fn events_of_all_daemons() {
     post(&one, "deploy", NOW - 60, &["web", "prod"]);
     post(&two, "restart", NOW - 30, &["web", "db"]);
     post(&one, "no tags", NOW - 30, &[]);
-    // A sender that posts an event to two daemons makes two.
+    // A sender that posts an event to two daemons creates two events.
     post(&one, "both", NOW - 10, &["web"]);
     post(&two, "both", NOW - 10, &["web"]);
     check_all(&[&one, &two, &reader]);
@@ -106,7 +106,8 @@ fn events_of_all_daemons() {
     assert!(unknown.body.contains("protocol version"), "{unknown:?}");
     assert_eq!(http::post(one.admin(), "/admin/heads", "PEQ1").status, 401);
 
-    // If one daemon is missing, the others answer with the events that they know, and say what is missing.
+    // If one daemon is missing, the others answer with the events that they know, and name the missing
+    // daemon.
     let address = two.admin().to_string();
     two.kill();
     for daemon in [&one, &reader] {

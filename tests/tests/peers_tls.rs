@@ -71,7 +71,7 @@ fn peers_are_asked_over_tls() {
     complains(&reader, &[&misnamed, "cluster.ca", "not valid for name", "127.0.0.2"]);
     // The reader connects without encryption.
     complains(reader.set("cluster.peers", &peer).unset("cluster.ca"), &[&peer, "encrypted", "cluster.ca"]);
-    // Killed, so that its points do not reach the server.
+    // The writer is killed, so that its points do not reach the server.
     writer.kill();
 
     // The peer does not use encryption.

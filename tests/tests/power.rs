@@ -1,5 +1,5 @@
-//! Power cuts of the embedded store and the journal after failed syncs: at the next start everything is there that
-//! was stored, and everything that was synced to the journal.
+//! Power cuts of the embedded store and the journal after failed syncs: after the next start, everything that
+//! was stored, and everything that was synced in the journal, can be read.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use plumbago_tests::wait::wait_until;
 /// A Monday, at the start of an hour.
 const START: i64 = 1_763_974_800;
 const METRICS: usize = 20;
-/// Slots sent before, during and after the failure: several journal segments each.
+/// Number of slots sent before, during and after the failure, each time several journal segments.
 const PHASE: i64 = 45;
 
 struct Run {
     setup: Setup,
     disk: Disk,
     daemon: Option<Daemon>,
-    /// Slots sent so far.
+    /// Number of slots sent so far.
     slots: i64,
 }
 
@@ -52,7 +52,7 @@ impl Run {
         self.daemon.take().unwrap().kill();
     }
 
-    /// Sends a phase of slots, and makes the store take them if it can.
+    /// Sends a phase of slots, and lets the store accept them if it can.
     fn phase(&mut self) {
         for _ in 0..PHASE {
             self.daemon().set_clock(self.now());
@@ -92,7 +92,7 @@ impl Run {
         wait_until("the journal to be dropped", || self.segments() <= 2);
     }
 
-    /// The number of the journal's segments on the disk. The gauge may be outdated by a moment.
+    /// The number of the journal's segments on the disk. The gauge may be slightly out of date.
     fn segments(&self) -> usize {
         let files = std::fs::read_dir(self.setup.data().join("journal")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -100,7 +100,7 @@ impl Run {
         logs.filter_map(|name| Some(name.split_once('-')?.0.to_owned())).collect::<BTreeSet<_>>().len()
     }
 
-    /// A power cut, and a start with a sound disk: every point is there.
+    /// Simulates a power cut, starts with a working disk, and checks that every point can be read.
     fn cut_and_check(&mut self) {
         self.kill();
         self.disk.cut();
@@ -122,7 +122,7 @@ impl Run {
         http::get(self.daemon().admin(), "/readyz").body
     }
 
-    /// Phases before and during failed syncs of the store.
+    /// Sends a phase before and one during failed syncs of the store.
     fn fail_store_syncs(&mut self) {
         self.phase();
         self.stored();
@@ -177,7 +177,7 @@ fn a_failed_sync_before_a_restart_loses_nothing() {
     run.cut_and_check();
 }
 
-/// While syncs fail, points still go into the journal.
+/// While syncs fail, points are still written to the journal.
 #[test]
 fn a_power_cut_while_syncs_fail_loses_nothing() {
     let mut run = Run::new();

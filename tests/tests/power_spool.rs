@@ -1,4 +1,4 @@
-//! Power cuts of a daemon on Cassandra whose node is away, with syncs of the spool that failed before. The journal may
+//! Power cuts of a daemon on Cassandra whose node is down, after failed syncs of the spool. The journal may
 //! drop points only once their rows are durable in the spool.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use plumbago_tests::wait::wait_until;
 /// A Monday, at the start of an hour.
 const START: i64 = 1_763_974_800;
 const METRICS: usize = 20;
-/// Slots sent before, during and after the failure: several journal segments each.
+/// Number of slots sent before, during and after the failure, each time several journal segments.
 const PHASE: i64 = 45;
 
 fn name(metric: usize) -> String {
@@ -29,7 +29,7 @@ struct Run {
     setup: Setup,
     disk: Disk,
     cluster: Cluster,
-    /// Slots sent so far.
+    /// Number of slots sent so far.
     slots: i64,
 }
 
@@ -63,7 +63,7 @@ impl Run {
         }
     }
 
-    /// How many segments the journal has on the disk.
+    /// Number of segments that the journal has on the disk.
     fn segments(&self) -> usize {
         let files = std::fs::read_dir(self.setup.data().join("journal")).unwrap();
         let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
@@ -87,7 +87,8 @@ impl Run {
         }
     }
 
-    /// A power cut, a start with a sound disk, and the return of the node: the server gets every point.
+    /// Simulates a power cut, starts with a working disk, starts the node again, and checks that the server
+    /// gets every point.
     fn cut_and_check(&mut self, daemon: Daemon) {
         daemon.kill();
         self.disk.cut();
@@ -117,7 +118,7 @@ impl Run {
     }
 }
 
-/// The spool's syncs fail for a while, then succeed again. Then the power fails.
+/// The spool's syncs fail for a while, then succeed again. Then there is a power cut.
 #[test]
 fn a_failed_sync_of_the_spool_loses_nothing() {
     let Some(mut run) = Run::new() else { return };

@@ -78,8 +78,8 @@ fn du(setup: &Setup, path: &str) -> Value {
     serde_json::from_str(ended.output.lines().next().unwrap()).unwrap()
 }
 
-/// Names beyond the limit are refused, also after a kill, while known metrics continue. A deletion makes room, and a
-/// reload raises the limit.
+/// Names beyond the limit are refused, also after a kill, while known metrics continue. A deletion allows new
+/// ones, and a reload raises the limit.
 fn metrics_are_limited(mut setup: Setup) {
     let daemon = setup.start_for_commands();
     let known = ["teams.a.m1", "teams.a.m2", "teams.a.x.m3"];

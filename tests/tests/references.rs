@@ -1,5 +1,5 @@
-//! The pages of `docs/reference`, written from the program: settings, commands and metrics. Each test fails if its
-//! page is out of date. With `PLUMBAGO_UPDATE=1` it writes the page.
+//! The pages of `docs/reference`, which the tests generate from the program: settings, commands and metrics.
+//! Each test fails if its page is out of date. With `PLUMBAGO_UPDATE=1` it writes the page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -20,7 +20,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Compares a page with what it should be, or writes it.
+/// Compares a page with its expected text, or writes it.
 fn settle(name: &str, wanted: &str) {
     let path = root().join("docs/reference").join(name);
     if std::env::var_os("PLUMBAGO_UPDATE").is_some() {
@@ -227,14 +227,14 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     Some((families, carbon))
 }
 
-/// The unit in which the name of a metric ends.
+/// The unit at the end of a metric's name.
 fn unit(name: &str) -> &str {
     let name = name.strip_suffix("_total").unwrap_or(name);
     let units = ["seconds", "bytes", "points", "rows", "metrics", "connections", "files", "requests"];
     units.into_iter().find(|unit| name.ends_with(&format!("_{unit}"))).unwrap_or("")
 }
 
-/// The part of the program with whose name a metric begins.
+/// The part of the program that is named at the beginning of a metric's name.
 fn part(name: &str) -> &str {
     let rest = name.strip_prefix("plumbago_").unwrap_or(name);
     let known = [
@@ -297,8 +297,8 @@ fn metrics() {
     settle("metrics.md", &page);
 }
 
-/// Checks that a scrape has every metric that the code registers by a literal name, so that the page misses no
-/// feature.
+/// Checks that a scrape has every metric that the code registers by a literal name, so that the page is
+/// complete.
 fn assert_registered(families: &Families) {
     let call = Regex::new(r#"(?:counter|gauge|histogram)\(\s*"((?:plumbago|process)_[a-z0-9_]+)""#).unwrap();
     let mut missing = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `[relay]`: accepted points arrive at real carbons and at other daemons as well.
+//! `[relay]`: accepted points also arrive at real carbons and at other daemons.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(crate) fn balance(daemon: &Daemon, address: &str) -> BTreeMap<String, u64> {
     numbers.collect()
 }
 
-/// Waits until everything was sent. Then the ledger is balanced.
+/// Waits until everything was sent, and the ledger balances.
 pub(crate) fn wait_sent(daemon: &Daemon, address: &str) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     wait_until("the relay to have sent everything", || {
@@ -36,7 +36,7 @@ pub(crate) fn wait_sent(daemon: &Daemon, address: &str) -> BTreeMap<String, u64>
     seen
 }
 
-/// A carbon-cache that takes lines and pickles.
+/// A carbon-cache that accepts lines and pickles.
 pub(crate) struct Carbon {
     directory: PathBuf,
     process: Guarded,
@@ -65,7 +65,7 @@ impl Carbon {
         self.directory.join("storage/whisper")
     }
 
-    /// Sends SIGTERM and waits until it has ended.
+    /// Sends SIGTERM and waits until carbon-cache has ended.
     pub(crate) fn stop(mut self) {
         self.process.signal(Signal::SIGTERM);
         self.process.wait();
@@ -129,7 +129,7 @@ fn points_go_on_over_tls() {
     second.stop_well();
 }
 
-/// The names that a destination got.
+/// The names of the points that a destination has received.
 fn names(capture: &Capture) -> Vec<String> {
     let mut names: Vec<String> = capture.points().into_iter().map(|point| point.name).collect();
     names.sort();
@@ -186,9 +186,13 @@ fn rules_that_cannot_be_used_are_refused_at_the_start_with_all_lines() {
     for command in [&["config", "check"][..], &["serve"]] {
         let ended = setup.run(command);
         assert_eq!(ended.status.code(), Some(3), "{}", ended.output);
-        for part in
-            ["line 2: [web]", "nowhere:1 is not in relay.destinations", "[x] error: no destinations", "maybe"]
-        {
+        for part in [
+            "relay-rules.conf:2: [web] ",
+            "nowhere:1 is not in relay.destinations",
+            "[x] no destinations",
+            "maybe",
+            "relay-rules.conf: no section has",
+        ] {
             assert!(ended.output.contains(part), "{part} in {}", ended.output);
         }
     }

@@ -1,4 +1,5 @@
-//! `[relay]` in trouble: destinations that are away, stuck or killed, kills of the daemon, full queues.
+//! Failures of `[relay]`: destinations that are unreachable, stuck or killed, kills of the daemon, full
+//! queues.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +14,7 @@ use plumbago_tests::wait::wait_until;
 use crate::relay::{balance, wait_sent};
 use crate::senders::{SECONDS, now, relayed, wait_for_points};
 
-/// The number of metrics, and of points of each.
+/// The number of metrics, and of points of each metric.
 const LOAD: (usize, i64) = (200, 500);
 
 /// One point per slot, so that none replaces another.
@@ -90,7 +91,7 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
     second.stop_well();
 }
 
-/// Sizes of the files below a directory.
+/// The sizes of the segment files below a directory, in bytes.
 fn walk(dir: &std::path::Path) -> Vec<u64> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut sizes = Vec::new();
@@ -191,7 +192,7 @@ fn a_full_disk_under_one_queue_touches_nothing_else() {
     with_small_disk("relay_trouble::child_with_a_full_disk_under_a_queue", 32);
 }
 
-/// The queue of one destination lies on the small disk, everything else does not.
+/// The queue of one destination is on the small disk; everything else is not.
 #[test]
 #[ignore = "runs as a child of the test above"]
 fn child_with_a_full_disk_under_a_queue() {
@@ -227,7 +228,7 @@ fn child_with_a_full_disk_under_a_queue() {
     assert!(page.contains("\"ready\":true") && page.contains("No space left"), "{page}");
     assert!(page.contains(&format!("{key} in {}", queue.display())), "{page}");
     assert!(daemon.log().contains("cannot write the relay's queue"), "{}", daemon.log());
-    // The other destination and the store have everything while the disk is still full.
+    // The other destination and the store get everything while the disk is still full.
     wait_sent(&daemon, &other);
     wait_until("all points at the other destination", || capture.points().len() as u64 == 2 * total);
     assert_eq!(balance(&daemon, &other)["dropped"], 0);
@@ -243,7 +244,7 @@ fn child_with_a_full_disk_under_a_queue() {
     let other = second(address);
     let receiver = other.start();
     let sent = wait_sent(&daemon, &key);
-    // What came while the disk was full waited in memory.
+    // Points that arrived while the disk was full were kept in memory.
     assert_eq!((sent["sent"], sent["dropped"]), (3 * total, 0), "{sent:?}");
     for prefix in ["before", "during", "after"] {
         assert_has_all(&receiver, prefix, start);

@@ -15,7 +15,7 @@ use plumbago_tests::wait::wait_until;
 
 use crate::load::{self, GROUPS, Load};
 
-/// Every stage of every group.
+/// All stages of all groups.
 fn everything(daemon: &Daemon, load: &Load) -> Vec<Series> {
     let mut all = Vec::new();
     for (group, stages) in GROUPS {
@@ -104,7 +104,8 @@ fn a_stop_under_load_loses_nothing_it_received() {
     daemon.stop_well();
 }
 
-/// A signal stops the daemon at any moment of its start. The moments vary; none has to be hit exactly.
+/// A signal stops the daemon at any moment of its start. The times of the signals vary; none of them has to
+/// be exact.
 #[test]
 fn a_stop_is_heard_at_any_moment_of_the_start() {
     let setup = Setup::new();

@@ -97,9 +97,9 @@ fn paused(seed: u64) {
     wait_until("all points to be back", || stored(&cluster) == METRICS * POINTS);
 }
 
-/// One of three nodes returns again and again, each time before all of its rows can have been sent again. New rows
-/// of the other nodes are acknowledged meanwhile, only rows of that node are sent again, and in the end all rows are
-/// there.
+/// One of three nodes restarts again and again, each time before all of its rows can have been sent again.
+/// New rows of the other nodes are acknowledged meanwhile, only rows of that node are sent again, and in the
+/// end all rows are there.
 #[test]
 fn again_and_again() {
     each(1, 1, returning);
@@ -118,7 +118,7 @@ fn returning(seed: u64) {
         wait_until("rows of the living nodes to be acknowledged", || {
             counter("plumbago_sender_rows_total") - before > METRICS / 10
         });
-        // The daemon is ready, and says which rows wait and why.
+        // The daemon is ready, and reports which rows wait and why.
         wait_until("the rows that wait to be named", || {
             let ready = http::get(daemon.admin(), "/readyz");
             ready.status == 200

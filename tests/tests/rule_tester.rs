@@ -1,4 +1,5 @@
-//! `/plumbago/rules`: what the rules do with a name, what edited rules would do with existing metrics, and who may ask.
+//! `/plumbago/rules`: what the rules do with a name, what edited rules would do with existing metrics, and
+//! the access control.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -40,7 +41,7 @@ fn sections(fits: &Value) -> Vec<(&str, u64)> {
     sections.map(|one| (one["section"].as_str().unwrap(), one["line"].as_u64().unwrap())).collect()
 }
 
-/// The sections of a trial that have metrics, with the number of them.
+/// The sections of a trial that have metrics, each with the number of its metrics.
 fn used(sections: &Value) -> Vec<(&str, u64)> {
     let sections = sections.as_array().unwrap().iter();
     let sections =

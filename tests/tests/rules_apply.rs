@@ -1,4 +1,5 @@
-//! `plumbago rules apply`: existing metrics get the settings of today's rules, in a running daemon, and no point is lost.
+//! `plumbago rules apply`: existing metrics get the settings of the current rules, in a running daemon, and
+//! no point is lost.
 
 use std::process::Stdio;
 
@@ -83,7 +84,7 @@ fn a_running_daemon_changes_its_metrics() {
     daemon.kill();
     let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
-    // A point on time and late ones, also older than the old raw stage.
+    // A point on time and late points, some of them older than the old raw stage.
     let more = slots([T0, T0 - 100 * 60, T0 - 2 * DAY - 5 * 3600]);
     put(&daemon, "web.a", &more);
     put(&daemon, "web.b", &more);
@@ -97,7 +98,8 @@ fn a_running_daemon_changes_its_metrics() {
     daemon.stop_well();
 }
 
-/// With `maintenance.apply_rules_every` the daemon applies the rules by itself. Without it, never.
+/// With `maintenance.apply_rules_every` the daemon applies the rules by itself. Without it, the daemon never
+/// does.
 #[test]
 fn the_schedule_applies_the_rules() {
     let mut setup = setup();
@@ -143,8 +145,8 @@ fn a_directory_at_rest_is_changed_too_and_a_loss_is_said() {
     daemon.stop_well();
 }
 
-/// After a kill at any moment each metric has its old or its new settings, and every point. The same command does the
-/// rest.
+/// After a kill at any moment each metric has its old or its new settings, and every point. The same command
+/// completes the change.
 #[test]
 fn a_kill_in_the_middle_loses_nothing() {
     let mut setup = setup();
@@ -187,12 +189,13 @@ fn a_kill_in_the_middle_loses_nothing() {
     daemon.stop_well();
 }
 
-/// Metrics of the test under load. `PLUMBAGO_METRICS=100000` gives the figures of `docs/measurements.md`.
+/// Number of metrics of the test under load. `PLUMBAGO_METRICS=100000` gives the figures of
+/// `docs/measurements.md`.
 fn metrics_under_load() -> usize {
     std::env::var("PLUMBAGO_METRICS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
 }
 
-/// All metrics change while points of all of them arrive, and none is lost. Prints what it costs.
+/// All metrics change while points of all of them arrive, and none is lost. Prints the cost of the change.
 #[test]
 fn metrics_change_under_load() {
     let mut setup = setup();

@@ -126,7 +126,7 @@ fn both_modes_answer_alike() {
     drop_keyspaces(KEYSPACE);
 }
 
-/// The page's tree works without counts, and its search says which setting it needs.
+/// The page's tree works without counts, and its search reports which setting it needs.
 fn the_page_is_served(sasi: &Daemon) {
     let browse = |query: &str| -> Value {
         let answer = sasi.get(&format!("/plumbago/browse?{query}"));

@@ -1,6 +1,6 @@
-//! `index.mode = "sasi"`: how a daemon without names in memory answers KairosDB's and OpenTSDB's clients. It accepts
-//! their points. To everything else it answers, in the form of their protocol, that the names are missing and which
-//! setting is needed.
+//! `index.mode = "sasi"`: how a daemon without names in memory answers KairosDB's and OpenTSDB's clients. It
+//! accepts their points. All other requests are answered, in the form of their protocol, with the message
+//! that the names are missing and which setting is needed.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -83,7 +83,7 @@ fn clients_are_told_what_is_missing() {
 
     refuses_as_kairosdb(&sasi, now);
     refuses_as_opentsdb(&sasi, now);
-    // Requests that need no names are answered, and mistakes of the client have their usual errors.
+    // Requests that need no names are answered, and wrong requests get their usual errors.
     for path in [
         "/api/v1/version",
         "/api/v1/health/status",

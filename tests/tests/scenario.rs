@@ -1,5 +1,6 @@
 //! Points for the comparison with graphite-web: every aggregation method and xFilesFactor, with gaps, late
-//! points, duplicates and points too old for stage 0. They cover three short stages, on a clock of their own.
+//! points, duplicates and points too old for stage 0. They cover three short stages, on the clock of the
+//! test.
 
 use plumbago_tests::fold::{Flat, floor};
 use plumbago_tests::oracle::Kept;
@@ -13,7 +14,7 @@ pub(crate) const METHODS: [&str; 8] =
     ["average", "sum", "last", "max", "min", "avg_zero", "absmax", "absmin"];
 pub(crate) const FACTORS: [(&str, f64); 3] = [("x0", 0.0), ("x50", 0.5), ("x100", 1.0)];
 
-/// Age in seconds beyond which a point counts as very late.
+/// The age in seconds from which a point counts as very late.
 const ALLOWANCE: i64 = 20 * STAGES[0].0;
 
 /// A metric, and the probabilities of its irregularities.
@@ -140,8 +141,8 @@ impl Metric {
             let age = random.random_range(STAGES[0].0..ALLOWANCE);
             self.put(random, now, now - age, points);
         }
-        // Ages avoid the boundaries between stages. There whisper folds windows of which the finer archive
-        // has already dropped a part.
+        // The ages avoid the boundaries between stages, where whisper aggregates windows of which the finer
+        // archive has already dropped a part.
         if random.random_bool(self.very_late) {
             let age = random.random_range(ALLOWANCE + 10..=240);
             self.put(random, now, now - age, points);

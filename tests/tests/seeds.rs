@@ -1,16 +1,17 @@
-//! `plumbago bench seeds` at a tiny scale: every figure has a value or a reason, and what can be known is right.
+//! `plumbago bench seeds` at a tiny scale: every figure has a value or a reason why there is none, and the
+//! figures that can be predicted are right.
 
 use plumbago_tests::daemon::Setup;
 use serde_json::Value;
 
-/// Of 300,000 cities.
+/// Number of cities in the test, instead of 300,000.
 const CITIES: f64 = 60.0;
 
 fn figure<'a>(figures: &'a [Value], id: &str) -> &'a Value {
     figures.iter().find(|figure| figure["figure"] == id).unwrap_or_else(|| panic!("no {id}: {figures:?}"))
 }
 
-/// The value of a figure whose name starts so.
+/// The value of the figure whose name starts with `id`.
 fn value(figures: &[Value], id: &str, name: &str) -> f64 {
     let figure = figure(figures, id);
     let mut values = figure["values"].as_array().unwrap().iter();
@@ -48,7 +49,7 @@ fn every_seed_figure_has_a_value_or_a_reason() {
     check_counts(&figures);
 }
 
-/// Counts that do not depend on the machine.
+/// Checks the counts, which do not depend on the machine.
 fn check_counts(figures: &[Value]) {
     let value = |id: &str, name: &str| value(figures, id, name);
     assert_eq!(value("H8", "series"), 3.0 * CITIES);

@@ -22,7 +22,7 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
-/// Waits until the API returns every point, bit for bit. The last point of a slot counts.
+/// Waits until the API returns every point, bit for bit. The last point of a slot replaces the earlier ones.
 pub(crate) fn wait_for_points(daemon: &Daemon, points: &[Point]) {
     let mut wanted: BTreeMap<&str, BTreeMap<i64, f64>> = BTreeMap::new();
     for point in points {
@@ -195,7 +195,7 @@ fn carbon_relay_reaches_a_daemon_that_was_restarted() {
     connection.write_all(lines(before).as_bytes()).unwrap();
     wait_for_points(&daemon, before);
     daemon.stop_well();
-    // The relay queues these until the daemon is running again.
+    // The relay queues these points until the daemon is running again.
     connection.write_all(lines(after).as_bytes()).unwrap();
     let daemon = setup.start();
     wait_for_points(&daemon, &points);
@@ -264,7 +264,7 @@ pub(crate) fn whisper_fetch(file: &Path, from: i64, until: i64) -> BTreeMap<i64,
     let mut command = counterpart::python_script("whisper-fetch.py").unwrap();
     command.args(["--json", "--from", &from.to_string(), "--until", &until.to_string()]).arg(file);
     let output = command.output().unwrap();
-    // Parsed by hand, because serde_json may round the last bit.
+    // Parsed manually, because serde_json may round the last bit.
     let text = String::from_utf8_lossy(&output.stdout).replace(char::is_whitespace, "");
     let field = |name: &str| -> Option<i64> {
         text.split_once(&format!("\"{name}\":"))?.1.split(',').next()?.parse().ok()

@@ -87,7 +87,7 @@ fn systemd_takes_the_units() {
     assert!(output.status.success() && ours.is_empty(), "{:?}\n{said}", output.status);
 }
 
-/// systemd's rating of the exposure of a unit. Below 2 is "OK".
+/// Checks systemd's rating of the exposure of each unit. A rating below 2 means "OK".
 #[test]
 fn the_units_are_closed_off() {
     for unit in UNITS {

@@ -1,5 +1,6 @@
-//! What a large installation on Cassandra needs, by arithmetic over the tables' layout and measured costs.
-//! `docs/sizing.md` contains the result. The test fails if the two differ, and `PLUMBAGO_UPDATE=1` renews the document.
+//! Computes the resources of a large installation on Cassandra from the layout of the tables and from
+//! measured costs. `docs/sizing.md` contains the result. The test fails if the two differ, and
+//! `PLUMBAGO_UPDATE=1` renews the document.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,17 +15,17 @@ use plumbago_tests::wait::wait_until;
 
 use crate::peers::drop_keyspaces;
 
-/// Measured costs, from `docs/measurements.md`; two cores.
+/// Costs that were measured on two cores, from `docs/measurements.md`.
 mod cost {
     /// Processor seconds of a daemon for a million points, from lines to acknowledged rows.
     pub(super) const CPU_PER_MILLION: f64 = 1.2;
-    /// Bytes of memory for a metric that gets points, with its name in the index.
+    /// Bytes of memory for a metric that gets points, including its name in the index.
     pub(super) const MEMORY_PER_METRIC: f64 = 491.0;
     /// Bytes of memory for the name of a metric that other daemons write.
     pub(super) const MEMORY_PER_NAME: f64 = 15.4;
     /// Seconds to load a million names: from the local copy, and from Cassandra.
     pub(super) const LOAD_MILLION: [f64; 2] = [2.4, 11.6];
-    /// Rows that a node takes in a second with one of the two cores, 37 in a request.
+    /// Rows that a node accepts per second with one of the two cores, at 37 rows in a request.
     pub(super) const ROWS_PER_NODE: f64 = 104_200.0;
     /// Largest number of bytes of a row in the spool; [`super::a_row_in_the_spool`] measures it.
     pub(super) const SPOOL_ROW: f64 = 60.0;
@@ -32,11 +33,11 @@ mod cost {
     pub(super) const JOURNAL_POINT: f64 = 16.1;
     /// Bytes of a raw row on a node's disk, with LZ4 and with Zstd.
     pub(super) const DISK_ROW: [f64; 2] = [15.0, 10.4];
-    /// Bits of a partition in the bloom filter of a node, at the default of one wrong answer in a hundred.
+    /// Bits of a partition in the bloom filter of a node, at the default of one false positive in a hundred.
     pub(super) const BLOOM_BITS: f64 = 10.0;
 }
 
-/// An installation.
+/// The size and the settings of an installation.
 struct Plan {
     name: &'static str,
     retention: &'static str,

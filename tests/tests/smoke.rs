@@ -10,7 +10,7 @@ fn listening() -> Setup {
     for listener in ["ingest.line", "ingest.udp", "ingest.pickle", "ingest.protobuf", "ingest.http", "api"] {
         setup.set(&format!("{listener}.listen"), &own_address().to_string());
     }
-    // The command finds the admin port by this setting, too.
+    // The command also finds the admin port by this setting.
     setup.set("admin.listen", &own_address().to_string());
     setup
 }

@@ -1,4 +1,4 @@
-//! `/plumbago/status`: what it contains, and who may see it.
+//! `/plumbago/status`: what it contains, and who may read it.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -63,7 +63,7 @@ fn it_tells_what_became_of_the_points() {
     assert!(status["conditions"].is_array() && status["jobs"].is_array(), "{status}");
 }
 
-/// The stages in a status, in their order, with what the store holds of each.
+/// The stages in a status, in their order, with what the store has for each.
 fn stages(status: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let stages = status["store"]["stages"].as_array().unwrap().iter();
@@ -191,7 +191,7 @@ fn asked_for(address: SocketAddr, (method, path, body): (&str, &str, &str), head
     http::read_response(&mut stream).unwrap()
 }
 
-/// Checks that a path below `/plumbago` is open to those who may see the status, and to nobody else.
+/// Checks that a path below `/plumbago` has the same access control as the status.
 pub(crate) fn assert_open_as_the_status(setup: &mut Setup, path: &str, body: &str) {
     setup.set("api.cors_allowed_origins", "*");
     let daemon = setup.start();

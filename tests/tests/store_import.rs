@@ -20,7 +20,7 @@ const HOUR: i64 = 3600;
 /// new points.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// A store whose clock stands at `T0`.
+/// A setup of a daemon whose clock is set to `T0`.
 fn setup() -> Setup {
     let mut setup = setup_with("60s:2d,1h:30d");
     setup.clock(T0);
@@ -86,7 +86,8 @@ fn put_all(daemon: &Daemon, names: &[String], slots: &Slots) {
     daemon.put(&names.iter().flat_map(points).collect::<Vec<_>>());
 }
 
-/// A source that was killed, with points of ten days ago, flushed ones, and some that only its journal has.
+/// A source that was killed, with points of ten days ago, points that were flushed, and some that are only in
+/// its journal.
 fn killed_source() -> (Setup, Slots) {
     let mut source = setup();
     source.clock(T0 - 10 * DAY);
@@ -200,7 +201,7 @@ fn to_cassandra_and_back() {
             assert_eq!(rows(&middle, name, stage, now - DAY, until), old, "{name} {stage}");
         }
     }
-    // New points complete the window that was open, and begin others.
+    // New points complete the window that was open, and start new windows.
     let newest = slots((1..=10).map(|minute| now + 60 * minute));
     names.iter().for_each(|name| put(&daemon, name, &newest));
     wanted.extend(newest);
@@ -212,7 +213,7 @@ fn to_cassandra_and_back() {
     let refused = middle.run(&["import-store", itself.to_str().unwrap()]);
     assert!(refused.status.code() == Some(2) && refused.output.contains("into itself"), "{}", refused.output);
 
-    // The import back, while the daemon runs.
+    // Imports back into the first store while the daemon runs.
     let mut cql = server.connect().unwrap();
     let mut count =
         |table: &str| cql.query(&format!("SELECT * FROM {KEYSPACE}.{table}")).unwrap().iter().count();
@@ -223,7 +224,7 @@ fn to_cassandra_and_back() {
     let back = last.start_for_commands();
     for name in names {
         assert_eq!(shown(&back, name), [wanted.clone(), windows(&wanted, 300)], "{name}");
-        // The daemon has not stored its open windows, so the import folds them from the raw slots.
+        // The daemon has not stored its open windows, so the import computes them from the raw slots.
         for (stage, until, least) in [("0", now + 600, 190), ("5m", now / 300 * 300 - 1, 35)] {
             let old = rows(&middle, name, stage, now - DAY, until);
             assert!(old.len() >= least, "{name} {stage}: {}", old.len());
@@ -241,7 +242,7 @@ fn to_cassandra_and_back() {
     server.drop_keyspaces(KEYSPACE).unwrap();
 }
 
-/// The command is killed again and again. Its process has both stores open.
+/// The command is killed again and again. The process of the command has both stores open.
 #[test]
 fn a_run_that_was_killed_goes_on() {
     let mut source = setup();
@@ -396,7 +397,7 @@ fn stores_that_cannot_be_read_are_refused() {
     refused(&here, &here.path().join("missing.toml"), 3, "cannot be read");
     refused(&here, &here.file("broken.toml", "data_dir = \n"), 3, "broken.toml");
     refused(&here, &here.file("unknown.toml", "data_dirr = \"/tmp\"\n"), 3, "data_dirr");
-    // Nobody has used it.
+    // The store was never used.
     let file = other(&source, None);
     refused(&here, &file, 4, "no daemon has used it");
     assert!(!source.data().exists());

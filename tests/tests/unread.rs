@@ -1,5 +1,5 @@
-//! `plumbago list --unread`: metrics that nobody has read. Reads are noted by the day, and the notes survive kills
-//! and restarts.
+//! `plumbago list --unread`: metrics that were never read. Reads are recorded per day, and the notes survive
+//! kills and restarts.
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::send::Point;
@@ -13,7 +13,7 @@ fn start(setup: &mut Setup, now: i64) -> Daemon {
     setup.clock(now).start_for_commands()
 }
 
-/// Draws a metric, and waits until the read is noted.
+/// Renders a metric, and waits until the read is recorded.
 fn read(daemon: &Daemon, setup: &Setup, name: &str, now: i64) {
     daemon.render(name, now - 3600, now, now);
     let noted = || {
@@ -54,7 +54,7 @@ fn metrics_that_nobody_reads_are_listed() {
     setup.run_well(&["delete", "web.deleted"]);
     daemon.put(&points(&["web.deleted", "web.young"], T0 + 50 * DAY));
     daemon.wait_names(5);
-    // On the next day a read is noted again.
+    // On the next day a read is recorded again.
     daemon.set_clock(T0 + 51 * DAY);
     read(&daemon, &setup, "web.late", T0 + 51 * DAY);
     daemon.kill();
@@ -70,6 +70,6 @@ fn metrics_that_nobody_reads_are_listed() {
     };
     check(&setup);
     daemon.stop_well();
-    // The same lists from a directory at rest.
+    // Without a running daemon the lists are the same.
     check(&setup);
 }

@@ -1,4 +1,4 @@
-//! Users of the API port: a file written by the real `htpasswd`, who is let in, and changes of the file.
+//! Users of the API port: a file written by the real `htpasswd`, who has access, and changes of the file.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::counterpart;
@@ -109,8 +109,8 @@ fn everything_needs_a_user() {
         assert_eq!(ask(&daemon, "GET", READ, &headers, "").status, 200);
         assert_eq!(statuses(&daemon, &headers), WRITES.map(|(.., expected)| expected), "{headers}");
     }
-    // The admin token, and the secret that stands for it, count like a password. The preflight requests of browsers
-    // need neither.
+    // The admin token, and the secret that is accepted in its place, are accepted like a password. The
+    // preflight requests of browsers need neither.
     let secret = format!("{}\r\n", daemon.authorization().trim());
     assert_eq!(ask(&daemon, "GET", "/plumbago/status", &secret, "").status, 200);
     let preflight = "Origin: http://example.org\r\nAccess-Control-Request-Method: POST\r\n\
@@ -143,7 +143,7 @@ fn only_writes_need_a_user() {
     assert_eq!(error["error"]["code"], 401);
     let known = basic("bob", "päss");
     assert_eq!(statuses(&daemon, &known), WRITES.map(|(.., expected)| expected));
-    // The same holds for HTTP on OpenTSDB's port, which has no users for its lines.
+    // The same applies to HTTP on OpenTSDB's port. Lines on that port need no user.
     let port = daemon.address("opentsdb tcp");
     let (method, path, body, _) = WRITES[1];
     assert_eq!(http::request(port, method, path, "", body).status, 401);
@@ -164,7 +164,7 @@ fn the_file_is_read_again() {
     wait_until("the new user", || is_let_in(&eve));
     // This password was right before the file changed.
     assert!(!is_let_in(&ada));
-    // A file that cannot be used changes nothing.
+    // An invalid file changes nothing.
     htpasswd(&setup, &["-bm", "users", "mallory", "md5"]).unwrap();
     daemon.signal(Signal::SIGHUP);
     wait_until("the refusal", || daemon.log().contains("the users stay as they are (api.users.file)"));

@@ -1,5 +1,5 @@
-//! Verbs give the same result on a daemon that holds the data directory and on a directory at rest. Also tests the
-//! jobs of the admin port.
+//! Commands have the same result with a running daemon and on a data directory without a running daemon. Also
+//! tests the jobs of the admin port.
 
 use std::process::{Child, Stdio};
 
@@ -28,7 +28,7 @@ fn put(daemon: &Daemon, names: &[&str], timestamp: i64, value: f64) {
     daemon.put(&names.iter().map(point).collect::<Vec<_>>());
 }
 
-/// The answers of every command that only reads, on the same data.
+/// The outputs of all commands that only read, on the same data.
 fn answers(setup: &Setup) -> Vec<String> {
     let questions: [&[&str]; 12] = [
         &["list"],
@@ -75,7 +75,7 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     assert_eq!(live[5].lines().count(), 60, "{}", live[5]);
     assert_eq!(live[5].lines().last(), Some("web.a.cpu\t1700000040\t0"));
     assert_eq!(live[6].lines().last(), Some("web.a.cpu\t1700000040\t0\t1"));
-    // A full hour as it is stored: the sum of its minutes, and their number.
+    // The stored row of a full hour has the sum and the number of its minutes.
     let hours = &json_lines(&live[7])[0];
     let full = hours["points"].as_array().unwrap().iter().find(|point| point[2] == 60.0);
     let hour = full.unwrap_or_else(|| panic!("{hours}"))[0].as_i64().unwrap();
@@ -98,7 +98,7 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     let rest = answers(&setup);
     assert_eq!(live, rest);
 
-    // A command says what does not exist, and has an exit code for it.
+    // A command names what does not exist, and has an exit code for that case.
     for (arguments, code, said) in [
         (&["info", "nobody"][..], 5, "no such metric"),
         (&["read", "nobody"], 5, "no such metric"),
@@ -114,6 +114,40 @@ fn questions_are_answered_the_same_by_a_daemon_and_at_rest() {
     }
 }
 
+/// Names with characters of globs, very deep ones, and infinite values.
+#[test]
+fn odd_names_and_values_are_shown() {
+    let mut setup = setup();
+    let daemon = setup.start_for_commands();
+    let deep = format!("deep.{}x", "y.".repeat(130));
+    let names = ["w.di*r.x", "w.dir.x", "w.dizr.y", "w.{a,b}.x", "w.a.x", "w.[q].x", &deep];
+    put(&daemon, &names, T0, f64::INFINITY);
+    put(&daemon, &["w.a.x"], T0 - 60, f64::NEG_INFINITY);
+    daemon.wait_names(names.len());
+    let size = |arguments: &[&str]| -> Vec<(String, u64)> {
+        let output = setup.run_well(&[&["du"], arguments].concat());
+        let words = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        words.map(|words| (words[2].to_owned(), words[1].parse().unwrap())).collect()
+    };
+    let expected =
+        ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1_u64));
+    assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
+    let all = size(&["**"]);
+    assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
+    assert!(
+        all.iter().all(|(path, metrics)| *metrics == 1 || ["w", "total"].contains(&path.as_str())),
+        "{all:?}"
+    );
+
+    let both = format!("w.a.x\t{}\t-inf\nw.a.x\t{T0}\tinf\n", T0 - 60);
+    assert_eq!(setup.run_well(&["read", "w.a.x", "--from", "1699999900", "--until", "1700000040"]), both);
+    let row = &json_lines(&setup.run_well(&["read", "w.dir.x", "--json"]))[0];
+    assert_eq!(row["points"], json!([[T0, "inf", null]]), "{row}");
+    assert_eq!(setup.run_well(&["write", "w.max", "inf"]), format!("w.max\t{T0}\tinf\n"));
+    daemon.stop_well();
+    assert_eq!(setup.run_well(&["read", "w.a.x", "--from", "20231114", "--until", "2023-11-14T22:14"]), both);
+}
+
 #[test]
 fn a_point_is_written_and_rules_are_explained() {
     let mut setup = setup();
@@ -125,7 +159,7 @@ fn a_point_is_written_and_rules_are_explained() {
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
     assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
-    // For a time between two slots, the slot that contains it.
+    // A time between two slots stands for the slot that contains it.
     let between = setup.run_well(&["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
     assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
     let wrong = setup.run(&["write", "new metric", "1"]);
@@ -143,13 +177,23 @@ fn a_point_is_written_and_rules_are_explained() {
         "[web]\npattern = ^web\\.\nretentions = 10s:1d\n[rest]\npattern = ^x\nretentions = 60s:1d\n",
     );
     let explained = setup.run_well(&["rules", "explain", "web.a"]);
-    assert!(explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. is found"), "{explained}");
+    assert!(
+        explained.contains("storage-schemas.conf:1 [web]: the pattern ^web\\. matches the name"),
+        "{explained}"
+    );
     let explained = json_lines(&setup.run_well(&["rules", "explain", "--json", "xyz"]));
     assert_eq!(
         (&explained[0]["schema"]["section"], &explained[0]["schema"]["line"]),
         (&json!("rest"), &json!(4))
     );
     assert_eq!(explained[0]["schema"]["tried_before"], 1);
+    let tagged = setup.run_well(&["rules", "explain", "web..a;b=2;a=1"]);
+    assert!(tagged.starts_with("web.a;a=1;b=2\n") && tagged.contains("[web]"), "{tagged}");
+    for wrong in ["", "a b", "a;b="] {
+        let ended = setup.run(&["rules", "explain", wrong]);
+        assert_eq!(ended.status.code(), Some(2), "{wrong}: {}", ended.output);
+        assert!(ended.output.contains("cannot be the name of a metric"), "{wrong}: {}", ended.output);
+    }
     let explained = setup.run_well(&["rules", "explain", "other"]);
     assert!(explained.contains("none of 2 patterns") && explained.contains("1m:1w"), "{explained}");
 }
@@ -189,7 +233,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
         (&json!("clean"), &json!("clean_rows"), &json!(1))
     );
     let id = job["id"].as_str().unwrap();
-    // A job of the schedule that takes the same lease waits for this one.
+    // A scheduled job that needs the same lease waits for this job.
     let asked = daemon.post_admin("/admin/maintenance?job=clean_rows");
     assert_eq!(asked.status, 200, "{asked:?}");
     let refused = http::post(daemon.admin(), &format!("/admin/jobs/{id}/cancel"), "");
@@ -233,7 +277,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
     daemon.stop_well();
 }
 
-/// Two servers with nearly the same points.
+/// Compares the answers of two servers with nearly the same points.
 #[test]
 fn answers_of_two_servers_are_compared() {
     let (one, two) = (setup(), setup());
@@ -305,7 +349,8 @@ fn namespaces_are_counted_and_sent() {
     );
 }
 
-/// Thirty metrics at ten in a second take two seconds at least: the first ten go at once.
+/// Thirty metrics at a rate of ten per second take at least two seconds, because the first ten are processed
+/// at once.
 #[test]
 fn rates_are_kept() {
     let mut setup = setup();
@@ -330,7 +375,7 @@ fn rates_are_kept() {
     daemon.stop_well();
 }
 
-/// Requests of an access log and lines of a file, sent again.
+/// Sends the requests of an access log and the lines of a file again.
 #[test]
 fn recorded_traffic_is_repeated() {
     let setup = setup();

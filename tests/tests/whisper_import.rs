@@ -1,5 +1,5 @@
-//! Imports whisper files that Python's whisper made, and exports them again. `/render` and the exported files show
-//! what whisper-fetch shows.
+//! Imports whisper files that Python's whisper made, and exports them again. `/render` and the exported files
+//! must show the same as whisper-fetch.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn name_of(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap().with_extension("").to_str().unwrap().replace('/', ".")
 }
 
-/// Compares slots bit for bit. `excused` tells whether a slot may differ.
+/// Compares slots bit for bit. `excused` returns whether a slot may differ.
 fn compare(what: &str, ours: &[Slot], theirs: &[Slot], excused: impl Fn(&Slot, &Slot) -> bool) {
     let is_same = |a: &Slot, b: &Slot| a.0 == b.0 && a.1.map(f64::to_bits) == b.1.map(f64::to_bits);
     assert_eq!(ours.len(), theirs.len(), "{what}");
@@ -49,7 +49,7 @@ fn compare(what: &str, ours: &[Slot], theirs: &[Slot], excused: impl Fn(&Slot, &
     );
 }
 
-/// What the daemon shows of all metrics of a glob, by name.
+/// The series that the daemon shows for a glob, by name.
 pub(crate) fn rendered(daemon: &Daemon, glob: &str, retention: i64, now: i64) -> BTreeMap<String, Vec<Slot>> {
     let series = daemon.render(glob, now - retention, now, now);
     series.into_iter().map(|series| (series.name, series.slots)).collect()
@@ -65,14 +65,15 @@ fn assert_succeeds(ended: &Ended) {
     assert!(ended.status.success(), "{:?}\n{}", ended.status, ended.output);
 }
 
-/// Whether a slot is the window that is open at `NOW`. Ours is folded from all known slots. Whisper's value lacks
-/// slots of the finer archive that had too few known slots themselves; also, the float in a file's header is slightly
-/// above 0.3.
+/// Whether a slot is the window that is open at `NOW`. Our value is computed from all known slots. Whisper's
+/// value lacks slots of the finer archive that had too few known slots themselves; also, the float in a
+/// file's header is slightly above 0.3.
 fn is_open_window(step: i64, index: usize) -> impl Fn(&Slot, &Slot) -> bool {
     move |_, theirs| theirs.0 == NOW / step * step && (index > 1 || index > 0 && theirs.1.is_none())
 }
 
-/// Compares `/render` with what whisper-fetch shows of files of [`WhisperFiles::make`]. Returns the number of slots.
+/// Compares `/render` with the output of whisper-fetch for files of [`WhisperFiles::make`]. Returns the
+/// number of slots.
 pub(crate) fn compare_rendered(
     daemon: &Daemon,
     root: &Path,
@@ -110,14 +111,14 @@ pub(crate) struct RoundTrip {
     /// Their archives, by kind.
     pub(crate) retentions: Vec<Vec<(i64, i64)>>,
     pub(crate) paths: Vec<PathBuf>,
-    /// What whisper-fetch shows of each file.
+    /// The archives of each file, as whisper-fetch shows them.
     pub(crate) theirs: Vec<Archives>,
-    /// Slots that were compared after the import.
+    /// Number of slots that were compared after the import.
     pub(crate) compared: usize,
 }
 
-/// Makes files, imports and renders them, exports the metrics and imports the exported files. The results must be
-/// what whisper-fetch shows each time.
+/// Makes files, imports and renders them, exports the metrics and imports the exported files. Each time the
+/// results must equal the output of whisper-fetch.
 pub(crate) fn round_trip(setup: &Setup, whisper: &mut WhisperFiles, count: usize) -> RoundTrip {
     let root = setup.path().join("whisper");
     let retentions = whisper.make(&root, count, 1, NOW);
@@ -164,7 +165,7 @@ fn imported_and_exported_files_show_what_whisper_shows() {
     round_trip(&setup, &mut whisper, count);
 }
 
-/// Points that come after the import complete the windows that were open then.
+/// Points after the import complete the windows that were open during the import.
 #[test]
 fn live_points_complete_imported_windows() {
     let archives = [(10, 360), (60, 240), (600, 200)];
@@ -224,7 +225,7 @@ fn live_points_complete_imported_windows() {
                     ours,
                     slots,
                     |ours, theirs| {
-                        // Sums may differ by rounding, because of another order.
+                        // Sums may differ by rounding, because of another order of addition.
                         let (Some(a), Some(b)) = (ours.1, theirs.1) else { return false };
                         (a - b).abs() <= 1e-9 * b.abs()
                     },
@@ -303,7 +304,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     assert_eq!(slots.iter().filter_map(|slot| slot.1).collect::<Vec<f64>>(), [1.5]);
     daemon.stop_well();
 
-    // And exported again, under the name that carbon gives it without hashes.
+    // The series is exported again, under the file name that carbon uses without hashes.
     let exported = setup.path().join("exported");
     assert_succeeds(&setup.run(&["export-whisper", exported.to_str().unwrap(), "--tag", "host=b"]));
     let file = exported.join(&hashed).with_file_name("disk_DOT_used;dc=a;host=b.wsp");
@@ -342,7 +343,7 @@ fn several_trees_of_a_metric_are_merged_and_changed_files_come_again() {
     assert_eq!(known(&setup)[0], (slot(300), 7.0));
 }
 
-/// A running daemon also gets carbon's points while the files are imported. Each point counts once.
+/// A running daemon also gets carbon's points while the files are imported. Each point is counted once.
 #[test]
 fn a_running_daemon_imports_beside_live_points() {
     let archives = [(10, 360), (60, 240), (600, 200)];
@@ -371,7 +372,7 @@ fn a_running_daemon_imports_beside_live_points() {
             sent.set(sent.get() + all.len() as u64);
         }
     };
-    // From here on both get the points: one half before the first import, the other half during it.
+    // From here on both get the points: half of them before the first import, the others during it.
     live(NOW - 700, NOW);
     let end = NOW + 900;
     let mut command = setup.command(&["import-whisper", "--json", "--workers", "2", root.to_str().unwrap()]);
@@ -402,7 +403,7 @@ fn a_running_daemon_imports_beside_live_points() {
                     &ours,
                     slots,
                     |ours, theirs| {
-                        // Whisper's factor of 0.5 hides windows with few slots.
+                        // Whisper hides windows with few known slots, because of the factor 0.5.
                         theirs.1.is_none() && ours.0 < NOW - 2400 || ours.0 == end / step * step
                     },
                 );

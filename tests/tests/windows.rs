@@ -1,6 +1,6 @@
-//! `plumbago repair windows` on a real Cassandra, after three kinds of trouble: a writer's data directory is lost,
-//! points reached two writers of one replica, and another writer replaced values. Afterwards every window equals the
-//! model.
+//! `plumbago repair windows` on a real Cassandra, after three kinds of failure: a writer's data directory is
+//! lost, points reached two writers of one replica, and another writer replaced values. Afterwards every
+//! window equals the model.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::peers::drop_keyspaces;
 
 /// A multiple of the coarsest resolution.
 const START: i64 = 1_700_000_400;
-/// When the daemon is killed: in the middle of windows of both stages.
+/// The time at which the daemon is killed, which is in the middle of windows of both stages.
 const KILLED: i64 = START + 930;
 const END: i64 = START + 1800;
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1s:2h,60s:2d,600s:7d\n";
@@ -107,7 +107,7 @@ fn run_job(daemon: &Daemon, name: &str) -> Value {
     ended["report"].clone()
 }
 
-/// Two writers of one replica, and what they have sent.
+/// Two writers of one replica, and the points that were sent to them.
 struct Run {
     random: StdRng,
     setups: [Setup; 2],
@@ -121,7 +121,7 @@ impl Run {
         Point::new(name, at, value)
     }
 
-    /// The points of one minute. The relay sends some to both writers.
+    /// The points of one minute. The relay sends some points to both writers.
     fn minute(&mut self, writers: [&Daemon; 2], from: i64) {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         for at in (from..from + 60).step_by(5) {
@@ -171,7 +171,7 @@ impl Run {
             self.minute([&first, &second], from);
             from += 60;
             if (from - 60..from).contains(&KILLED) {
-                // The raw rows are on the server, the open windows are not.
+                // The raw rows are on the server, but the open windows are not.
                 write_out(&first);
                 first.kill();
                 std::fs::remove_dir_all(self.setups[0].data()).unwrap();
@@ -211,13 +211,13 @@ fn repaired_windows_equal_the_model() {
             );
         }
 
-        // Windows that ended a short time ago are left alone.
+        // Windows that ended a short time ago are not repaired.
         let early = run.repair(0, &["--from", &START.to_string(), "--until", &END.to_string(), "--dry-run"]);
         assert!(early.contains("wrong"), "{early}");
         let later = END + 200;
         daemons.iter().for_each(|daemon| daemon.set_clock(later));
 
-        // The job repairs by itself the windows that were open when the writer id was drawn.
+        // The scheduled job repairs the windows that were open when the writer id was chosen.
         let report = run_job(first, "repair_new_writer");
         assert!(report["done"]["corrected"].as_u64().unwrap() > 0, "{report}");
         assert_eq!(differences(first, &run.model, "lost"), Vec::<String>::new(), "seed {seed}");
@@ -232,7 +232,7 @@ fn repaired_windows_equal_the_model() {
         for daemon in &daemons {
             assert_eq!(differences(daemon, &run.model, ""), Vec::<String>::new(), "seed {seed}: {all}");
         }
-        // There is nothing left to repair, for either writer and with none of them running.
+        // A further repair finds nothing to repair, with a running writer or without one.
         let again = run.repair(1, &[]);
         assert!(!again.contains("corrected"), "{again}");
         daemons.into_iter().for_each(|daemon| drop(daemon.stop_well()));

@@ -16,7 +16,7 @@ const NOW: i64 = 1_700_000_000;
 /// The id of an agreed difference, and the points that Plumbago accepts instead of carbon's.
 type Differs<'a> = Option<(&'static str, &'a [(&'a str, i64, f64)])>;
 
-/// The bytes of one connection, in which `N` stands for a name of its own.
+/// The bytes of one connection, in which `N` stands for a unique name.
 type Row = (&'static str, Differs<'static>);
 
 const T: i64 = 1_699_999_990;
@@ -150,7 +150,7 @@ impl Wire {
         self.keep(ours);
     }
 
-    /// The last point of a slot wins. Empty components are folded, as in whisper's directories.
+    /// The last point of a slot wins. Empty components are removed, as in whisper's directories.
     fn keep(&mut self, points: impl IntoIterator<Item = Point>) {
         for point in points {
             let (path, tags) = point.name.split_once(';').map_or((&*point.name, None), |(p, t)| (p, Some(t)));
@@ -160,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Waits until the daemon has the expected names and points. Fails if it has others.
+    /// Waits until the daemon has the expected names and points. Fails if it has further names or points.
     fn settle(self) {
         // Series with tags are not in the tree.
         let wanted: Vec<&String> = self.wanted.keys().filter(|n| !n.contains(';')).collect();

@@ -1,4 +1,4 @@
-//! Takes points, and ties rules, buffers and log together.
+//! Takes points and connects the rules, the buffers and the log.
 
 use std::fmt::{self, Debug};
 use std::hash::{BuildHasher, RandomState};
@@ -18,12 +18,13 @@ use crate::matcher::{Known, Matcher, Way};
 use crate::restore::restore;
 use crate::stats::{Balance, LOG, REFUSED, Stats};
 
-/// The condition of refused values ends this long after the last one.
+/// How long the condition about refused values lasts after the last refused value.
 const REFUSED_FOR: Duration = Duration::from_secs(150);
-/// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that are open.
+/// The time that one segment of the log covers. Old segments are replaced by the state of the intervals that
+/// are open.
 const SEGMENT: Duration = Duration::from_secs(30);
 
-/// Folds points into other metrics. Cloning shares it.
+/// Folds points into other metrics. Clones share the same state.
 #[derive(Clone)]
 pub struct Aggregation(pub(crate) Arc<Inner>);
 
@@ -44,21 +45,21 @@ pub(crate) struct Active {
     pub(crate) limits: Limits,
 }
 
-/// What changes with every point that a rule takes.
+/// What changes with each point that a rule takes.
 pub(crate) struct State {
     pub(crate) active: Arc<Active>,
     known: Known,
     pub(crate) buffers: Buffers,
-    /// Why the log takes no records.
+    /// Why the log accepts no records; `None` while it does.
     pub(crate) trouble: Option<String>,
 }
 
-/// Which points of a batch go on to the store and the relay.
+/// Which points of a batch are passed to the store and the relay.
 #[derive(Debug)]
 pub enum Fed {
-    /// All go on.
+    /// All points are passed on.
     All,
-    /// Only these points go on.
+    /// Only these points are passed on.
     Only(PointBatch),
 }
 
@@ -71,22 +72,22 @@ pub enum OpenError {
     /// The log of open intervals cannot be opened or read.
     #[error("cannot open the log of open intervals in {}", dir.display())]
     Log {
-        /// Its directory.
+        /// The directory of the log.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the log.
         source: JournalError,
     },
 }
 
-/// What aggregation is opened with.
+/// What [`Aggregation::open`] needs besides the settings.
 pub struct AggregationParts<'a> {
     /// Directory of the log of open intervals.
     pub dir: &'a Path,
     /// When the log is synced, and how many bytes of the disk it leaves free.
     pub journal: &'a plumbago_journal::Config,
-    /// The time.
+    /// The clock that tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Receives the figures.
+    /// The registry for the figures of aggregation.
     pub registry: &'a Registry,
 }
 
@@ -105,11 +106,12 @@ impl Aggregation {
         let active = Arc::new(Active::read(config, seed).map_err(OpenError::Settings)?);
         let failed = |source| OpenError::Log { dir: parts.dir.to_owned(), source };
         let log = plumbago_journal::Config { segment: SEGMENT, max_bytes: None, ..parts.journal.clone() };
-        // A registry of its own: in the common one, the figures of this log would be mistaken for those of the journal.
+        // A separate registry: in the common one, the figures of this log would be mistaken for those of the
+        // journal.
         let own = Registry::new();
         let journal = Journal::open(parts.dir, log, Arc::clone(&parts.clock), &own).map_err(failed)?;
         let restored = restore(&journal).map_err(failed)?;
-        // Its damage is the daemon's.
+        // Damage in this log counts as damage of the daemon.
         Damage::of(parts.registry).take_over(&Damage::of(&own));
         let stats = Stats::new(parts.registry);
         let mut buffers = Buffers::new(Log::new(journal.clone()));
@@ -134,9 +136,9 @@ impl Aggregation {
         })))
     }
 
-    /// Offers the points of a batch to the rules. When this returns, the values that the rules took are written to the
-    /// log's file, so that a kill does not lose them. Returns which points go on; the caller reports the number of the
-    /// others with [`Aggregation::note_consumed`].
+    /// Offers the points of a batch to the rules. When this returns, the values that the rules took are
+    /// written to the log's file, so that a kill does not lose them. Returns which points are passed on; the
+    /// caller reports the number of the others with [`Aggregation::note_consumed`].
     pub fn feed(&self, batch: &PointBatch) -> Fed {
         let active = self.0.active.load();
         let candidates = active.candidates(batch);
@@ -150,7 +152,7 @@ impl Aggregation {
         if replaced.is_empty() { Fed::All } else { Fed::Only(without(batch, &replaced)) }
     }
 
-    /// Counts points that do not go on to the store and the relay.
+    /// Counts points that are not passed to the store and the relay.
     pub fn note_consumed(&self, points: usize) {
         self.0.stats.consumed.add(points as u64);
     }
@@ -161,7 +163,7 @@ impl Aggregation {
         let now_ms = self.0.clock.now_ms();
         let mut state = self.0.state();
         if !Arc::ptr_eq(seen, &state.active) {
-            // The rules were reloaded in between.
+            // The rules were reloaded meanwhile.
             candidates = state.active.candidates(batch);
         }
         let (mut replaced, mut fed) = (Vec::new(), 0);
@@ -180,8 +182,8 @@ impl Aggregation {
         replaced
     }
 
-    /// Reads the rules and settings again. If there are problems, the old ones stay in effect. Open intervals of rules
-    /// that are still there stay open; those of removed rules are computed one last time.
+    /// Reads the rules and settings again. If there are problems, the old ones stay in effect. Open intervals
+    /// of rules that are still there stay open; those of removed rules are computed once more and closed.
     ///
     /// # Errors
     ///
@@ -200,12 +202,13 @@ impl Aggregation {
         Ok(())
     }
 
-    /// The ledger.
+    /// The line of aggregation in the ledger.
     pub fn balance(&self) -> Balance {
         self.0.stats.balance()
     }
 
-    /// Buffers with open intervals, and the values in them: carbon's `allocatedBuffers` and `bufferedDatapoints`.
+    /// The number of buffers with open intervals, and of the values in them: carbon's `allocatedBuffers` and
+    /// `bufferedDatapoints`.
     pub fn buffered(&self) -> (u64, u64) {
         let state = self.0.state();
         (state.buffers.active(), state.buffers.folded())
@@ -294,8 +297,8 @@ impl Active {
 }
 
 impl State {
-    /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them has the name
-    /// of the point.
+    /// Gives a point to the buffers of its name. Returns how many buffers took it, and whether one of them
+    /// has the name of the point.
     fn take(
         &mut self,
         batch: &PointBatch,
@@ -314,8 +317,8 @@ impl State {
         (buffers.feed(group, active.matcher.rules.rules(), arrival, &active.limits, refuse), is_output)
     }
 
-    /// Matches a name that is not known yet against the rules. Returns its group, and whether one of the rules' outputs
-    /// has this same name; `None` if no rule matches.
+    /// Matches a name that is not known yet against the rules. Returns its group, and whether one of the
+    /// rules' outputs has this same name; `None` if no rule matches.
     #[cold]
     fn learn(&mut self, name: &str, hash: u128) -> Option<(u32, bool)> {
         if self.known.is_full() {
@@ -342,7 +345,7 @@ impl State {
         Some((group, is_output))
     }
 
-    /// Hands the records to the kernel.
+    /// Writes the pending records to the log's file.
     pub(crate) fn write_out(&mut self) {
         if let Err(error) = self.buffers.log.write_out() {
             self.trouble = Some(error.to_string());
@@ -352,7 +355,7 @@ impl State {
     }
 }
 
-/// The batch without the points at these positions, which are in order.
+/// The batch without the points at these positions, which must be in ascending order.
 fn without(batch: &PointBatch, positions: &[u32]) -> PointBatch {
     let mut positions = positions.iter().peekable();
     let mut rest = PointBatch::with_capacity(batch.len());

@@ -15,22 +15,23 @@ use crate::interval::Interval;
 use crate::log::{Log, NUMBER_MAX};
 use crate::restore::{Key, Restored};
 
-/// Memory of a buffer besides its name.
+/// Memory of a buffer without its name, in bytes.
 const BUFFER_BYTES: usize = 160;
-/// Bytes of a record in the log.
+/// Size of a record in the log, in bytes.
 const RECORD_BYTES: u64 = 16;
-/// The log is not rewritten for its size while it has fewer bytes than this.
+/// The log is not rewritten because of its size while it has fewer bytes than this.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-/// The log is not rewritten for the values in it while there are fewer than this. A start reads them in about a second.
+/// The log is not rewritten because of the number of its values while there are fewer than this. A start
+/// reads that many in about a second.
 const LOG_VALUES_MIN: u64 = 16 << 20;
-/// A log that has grown by this factor is rewritten.
+/// The log is rewritten when it has grown by this factor.
 const LOG_GROWTH: u64 = 3;
 
 /// The settings that decide what is kept and when it is computed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) max_intervals: u32,
-    /// Milliseconds; 0 for the frequency of the rule.
+    /// Milliseconds between two computations; 0 means the frequency of the rule.
     pub(crate) write_back_ms: i64,
     pub(crate) open_max: u64,
     pub(crate) values_max: u64,
@@ -43,33 +44,33 @@ pub(crate) enum Refusal {
     Intervals,
     /// Too many values are kept for percentiles.
     Values,
-    /// The buffer is not there any more. Known names have no such buffers.
+    /// The buffer no longer exists. The names that the matcher knows never refer to such buffers.
     NoBuffer,
 }
 
 /// An interval whose last value is on its way to the store: the number of its buffer, and its start.
 pub(crate) type Closing = (u32, u32);
 
-/// What one computation gave.
+/// The result of one computation.
 #[derive(Debug, Default)]
 pub(crate) struct Computed {
     pub(crate) points: PointBatch,
     pub(crate) closing: Vec<Closing>,
-    /// Values that are not a number.
+    /// The number of computed values that are not a number.
     pub(crate) nan: u64,
-    /// Further buffers are due.
+    /// Whether more buffers are due.
     pub(crate) more: bool,
 }
 
 struct Buffer {
     name: Box<str>,
-    /// The output of its rule, as written.
+    /// The output of the rule, as written in the file.
     output: Arc<str>,
     frequency: u32,
     method: RuleMethod,
     intervals: Vec<Interval>,
     due_ms: i64,
-    /// The newest segment of the log that states the name of this buffer; 0 for none.
+    /// The newest segment of the log that names this buffer; 0 for none.
     named_in: u32,
     /// The rule was removed: the buffer is computed once more and closed.
     is_retired: bool,
@@ -80,13 +81,13 @@ pub(crate) struct Buffers {
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
     by_name: HashMap<Box<str>, u32>,
-    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from that of
-    /// its buffer is stale.
+    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from
+    /// that of its buffer is stale.
     due: BinaryHeap<Reverse<(i64, u32)>>,
     open: u64,
     values: u64,
     active: u64,
-    /// Values that a restart would read from the log, about.
+    /// About how many values a restart would read from the log.
     logged: u64,
     pub(crate) groups: Groups,
     pub(crate) log: Log,
@@ -108,23 +109,23 @@ impl Buffers {
         }
     }
 
-    /// Buffers with open intervals.
+    /// The number of buffers with open intervals.
     pub(crate) fn active(&self) -> u64 {
         self.active
     }
 
-    /// Open intervals.
+    /// The number of open intervals.
     pub(crate) fn open(&self) -> u64 {
         self.open
     }
 
-    /// Values that were folded into open intervals.
+    /// The number of values that were folded into open intervals.
     pub(crate) fn folded(&self) -> u64 {
         let buffers = self.slots.iter().flatten();
         buffers.flat_map(|buffer| &buffer.intervals).map(|interval| u64::from(interval.count)).sum()
     }
 
-    /// Values that are kept for percentiles.
+    /// The number of values that are kept for percentiles.
     pub(crate) fn values(&self) -> u64 {
         self.values
     }
@@ -172,7 +173,8 @@ impl Buffers {
         }
     }
 
-    /// Removes intervals whose value is durable. Those that got another value since stay open.
+    /// Removes intervals whose value is durable. Intervals that have received another value meanwhile stay
+    /// open.
     pub(crate) fn close(&mut self, closing: &[Closing]) {
         for &(number, start) in closing {
             let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else { continue };
@@ -182,7 +184,7 @@ impl Buffers {
             self.open -= 1;
             self.values -= interval.kept();
             if buffer.named_in == 0 {
-                // Its number may have been that of another buffer before the start.
+                // Before the start, this number may have belonged to another buffer.
                 buffer.named_in = self.log.segment();
                 self.log.name(number, &buffer.key());
             }
@@ -200,8 +202,8 @@ impl Buffers {
         }
     }
 
-    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer numbers and
-    /// groups from before this call are no longer valid.
+    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer
+    /// numbers and groups from before this call are no longer valid.
     pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
         for number in 0..self.slots.len() {
             let Some(buffer) = self.slots[number].as_mut() else { continue };
@@ -217,8 +219,8 @@ impl Buffers {
         self.resume(rules);
     }
 
-    /// Keeps the retired buffers whose rule is there again before they are closed. Otherwise there would be two open
-    /// buffers with the same key.
+    /// Keeps the retired buffers whose rule was added again before they were closed. Otherwise there would be
+    /// two open buffers with the same key.
     fn resume(&mut self, rules: &[AggregationRule]) {
         for (number, slot) in self.slots.iter_mut().enumerate() {
             let Some(buffer) = slot.as_mut().filter(|buffer| buffer.is_retired) else { continue };
@@ -241,7 +243,7 @@ impl Buffers {
         }
     }
 
-    /// Takes the open intervals of an earlier run. All are due.
+    /// Takes the open intervals of an earlier run. All of their buffers are due.
     pub(crate) fn restore(&mut self, restored: Restored, rules: &[AggregationRule], now_ms: i64) {
         for (key, intervals) in restored {
             let rule = rules.iter().find(|rule| {
@@ -296,8 +298,8 @@ impl Buffers {
     /// Whether the log, of which `bytes` are on the disk, has grown so much that it should be rewritten.
     /// `written_bytes` is its size after it was last rewritten.
     pub(crate) fn log_is_long(&self, bytes: u64, written_bytes: u64) -> bool {
-        // What a rewrite would write. For percentiles that is a record for each value of each buffer, and so can be
-        // far more than there is now.
+        // The number of records that a rewrite would write. For percentiles it writes one for each value of
+        // each buffer, which can be far more than the log has now.
         let records = self.values + 2 * self.open;
         let bytes_max = LOG_GROWTH * written_bytes.max(RECORD_BYTES * records);
         bytes > bytes_max.max(LOG_BYTES_MIN) || self.logged > (LOG_GROWTH * records).max(LOG_VALUES_MIN)
@@ -317,7 +319,7 @@ impl Buffers {
         }
     }
 
-    /// All open intervals.
+    /// A copy of all open intervals.
     #[cfg(test)]
     pub(crate) fn snapshot(&self) -> Restored {
         let open = self.slots.iter().flatten().filter(|buffer| !buffer.intervals.is_empty());
@@ -370,14 +372,14 @@ impl Buffer {
         self.due_ms == due_ms && !self.intervals.is_empty()
     }
 
-    /// The pause between two computations.
+    /// Milliseconds between two computations.
     fn pause_ms(&self, limits: &Limits) -> i64 {
         let frequency = i64::from(self.frequency) * 1000;
         if limits.write_back_ms > 0 { frequency.min(limits.write_back_ms) } else { frequency }
     }
 
     /// Emits each interval that has changed, and marks intervals that are too old to be kept, as carbon does.
-    /// `scratch` is memory that the computations share.
+    /// `scratch` is a buffer that the computations reuse.
     fn compute(
         &mut self,
         number: u32,
@@ -403,7 +405,7 @@ impl Buffer {
                 computed.closing.push((number, interval.start));
             }
         }
-        // Computations that were missed are not made up for.
+        // Missed computations are not done later.
         let pause_ms = self.pause_ms(limits);
         self.due_ms += pause_ms;
         if self.due_ms <= now_ms {
@@ -430,7 +432,7 @@ mod tests {
         assert!(!buffers.log_is_long(LOG_BYTES_MIN, 0));
         assert!(buffers.log_is_long(LOG_BYTES_MIN + 1, 0));
         assert!(!buffers.log_is_long(LOG_BYTES_MIN + 1, LOG_BYTES_MIN));
-        // Few bytes, but many values for a start to read.
+        // The log has few bytes, but many values for a start to read.
         buffers.logged = LOG_VALUES_MIN + 1;
         assert!(buffers.log_is_long(0, 0));
         // A rewrite would write a record for each value that is kept.

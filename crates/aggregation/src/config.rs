@@ -1,4 +1,4 @@
-//! The `[aggregation]` section.
+//! The `[aggregation]` section of the configuration.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use plumbago_model::Period;
 use plumbago_model::rules::{AggregationRules, Severity};
 use serde::Deserialize;
 
-/// Shortest pause between two computations of a buffer.
+/// The shortest pause between two computations of a buffer.
 const WRITE_BACK_MIN: Duration = Duration::from_millis(100);
 
-/// The `[aggregation]` section.
+/// The settings of the `[aggregation]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Path of carbon's `aggregation-rules.conf`; empty switches aggregation off. reload: yes
     pub rules: PathBuf,
-    /// Whether points go on to the store and the relay after they were offered to the rules. reload: yes
+    /// Whether points are also stored and relayed after the rules have used them. reload: yes
     pub forward_all: bool,
     /// Intervals of a buffer that are kept for late points, beside the current one. reload: yes
     pub max_intervals: u32,
-    /// Pause between two computations of a buffer, if it is shorter than the frequency of its rule; zero for the
-    /// frequency. reload: yes
+    /// Pause between two computations of a buffer, if it is shorter than the frequency of its rule; zero
+    /// means the frequency. reload: yes
     pub write_back_frequency: Period,
     /// Largest number of open intervals of all buffers. reload: yes
     pub max_open_intervals: u64,
@@ -77,11 +77,9 @@ impl Config {
         }
         let text = read(&self.rules).map_err(|error| vec![error])?;
         let (rules, problems) = AggregationRules::parse(&text);
-        let file = self.rules.display();
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let errors: Vec<String> = errors
-            .map(|problem| format!("aggregation.rules: {file}:{}: {}", problem.line, problem.message))
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("aggregation.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 }

@@ -1,11 +1,11 @@
-//! Decides as cheaply as possible that no rule takes the points of a name.
+//! A cheap test that rules out most names that no rule takes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that are remembered, in sets of eight: one cache line each.
+/// The number of names that are remembered, in sets of eight that fill one cache line each.
 const NAMES: usize = 1 << 21;
 const WAYS: usize = 8;
-/// Bytes of the beginning of a name that are compared.
+/// Number of bytes at the beginning of a name that are compared.
 const BEGIN_BYTES: usize = 8;
 
 /// Names that no rule takes, remembered by a hash of 128 bits. Its memory is fixed: a new name may replace another.
@@ -47,9 +47,10 @@ fn mark(hash: u128) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Beginnings {
     mask: u64,
-    /// Sorted.
+    /// Sorted in ascending order.
     known: Vec<u64>,
-    /// One bit for each hash of a known beginning, so that most others need no search.
+    /// A bit for each hash of a known beginning. Most other beginnings need no search because their bit is
+    /// not set.
     bits: [u64; 16],
 }
 

@@ -15,9 +15,9 @@ const GROUP_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) ways: Box<[Way]>,
-    /// Where, among the intervals of the last buffer, the last value went.
+    /// Where the last value went, as a position among the intervals of the last buffer.
     pub(crate) at: usize,
-    /// The newest segment of the log that states the buffers of this group; 0 for none.
+    /// The newest segment of the log that names this group; 0 for none.
     named_in: u32,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Group {
 #[derive(Debug)]
 pub(crate) struct Groups {
     groups: Vec<Group>,
-    /// Places in `groups`.
+    /// Positions in `groups`, found by the list of buffers.
     by_ways: HashTable<u32>,
     /// The number of the first group in the log.
     first: u32,
@@ -33,8 +33,8 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Numbers begin at a random one and are not reused for a long time. So if damage destroys the record that names a
-    /// group, the group's other records are ignored and do not go to another group.
+    /// Numbers begin at a random value and are not reused for a long time. If damage destroys the record that
+    /// names a group, the other records of the group are ignored instead of being added to another group.
     pub(crate) fn new() -> Self {
         let hasher = RandomState::new();
         let first = hasher.hash_one("first") as u32 & NUMBER_MAX;
@@ -65,7 +65,7 @@ impl Groups {
         self.first.wrapping_add(at) & NUMBER_MAX
     }
 
-    /// Forgets all groups. Places from before this call are no longer valid.
+    /// Removes all groups. Positions from before this call are no longer valid.
     pub(crate) fn clear(&mut self) {
         self.first = self.number(self.groups.len() as u32);
         self.groups.clear();
@@ -79,19 +79,19 @@ impl Groups {
 }
 
 impl Group {
-    /// Notes that this segment states the buffers. Returns false if it did already.
+    /// Notes that this segment names the group. Returns false if it did already.
     #[inline]
     pub(crate) fn is_new_in(&mut self, segment: u32) -> bool {
         std::mem::replace(&mut self.named_in, segment) != segment
     }
 }
 
-/// The numbers of the buffers as a text for the log.
+/// The text that the log holds for a group: the numbers of its buffers.
 pub(crate) fn text(ways: &[Way]) -> String {
     ways.iter().map(|way| way.buffer.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// The numbers of the buffers; `None` if the text is not one of [`text`].
+/// Reads the numbers of the buffers from such a text; `None` if it is not one that [`text`] wrote.
 pub(crate) fn parse(text: &str) -> Option<Box<[u32]>> {
     text.split(' ').map(|number| number.parse().ok()).collect()
 }

@@ -5,17 +5,17 @@ use plumbago_model::rules::RuleMethod;
 /// An open interval.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Interval {
-    /// Its start, in seconds since the epoch.
+    /// The start, in seconds since the epoch.
     pub(crate) start: u32,
-    /// Values that arrived for it.
+    /// The number of values that arrived for the interval.
     pub(crate) count: u32,
     /// The sum, minimum or maximum of the values.
     folded: f64,
     /// All values, for percentiles.
     values: Vec<f64>,
-    /// Values have arrived since it was computed last.
+    /// Values have arrived since the last computation.
     pub(crate) is_active: bool,
-    /// It is too old to be kept, and its last value is on its way to the store.
+    /// The interval is too old to be kept, and its last value is on its way to the store.
     pub(crate) is_closing: bool,
     /// The oldest segment of the log that has records of it.
     pub(crate) segment: u32,
@@ -26,7 +26,7 @@ impl Interval {
         Self { start, count: 0, folded: 0.0, values: Vec::new(), is_active: true, is_closing: false, segment }
     }
 
-    /// An interval with the state that [`Interval::state`] gave before.
+    /// Makes an interval from the state that [`Interval::state`] returned before.
     pub(crate) fn restored(start: u32, method: RuleMethod, count: u32, state: Vec<f64>) -> Self {
         let mut interval = Self { count, ..Self::new(start, 0) };
         match method {
@@ -52,7 +52,7 @@ impl Interval {
         self.is_closing = false;
     }
 
-    /// The value of the interval. `scratch` is memory for its computation.
+    /// The value of the interval. `scratch` is a reusable buffer for the computation.
     pub(crate) fn value(&self, method: RuleMethod, scratch: &mut Vec<f64>) -> f64 {
         match method {
             RuleMethod::Sum | RuleMethod::Min | RuleMethod::Max => self.folded,
@@ -62,7 +62,7 @@ impl Interval {
         }
     }
 
-    /// The numbers that, with the count, are the whole state.
+    /// The numbers that, together with the count, describe the whole state.
     pub(crate) fn state(&self, method: RuleMethod) -> &[f64] {
         match method {
             RuleMethod::Percentile(_) => &self.values,
@@ -71,14 +71,14 @@ impl Interval {
         }
     }
 
-    /// Values that are kept in memory.
+    /// The number of values that are kept in memory.
     pub(crate) fn kept(&self) -> u64 {
         self.values.len() as u64
     }
 }
 
-/// Does the same operations in the same order as carbon, so that the results are equal bit by bit. Carbon sorts all
-/// values; here only the one or two that are needed are selected.
+/// Does the same operations in the same order as carbon, so that the results are equal to the last bit.
+/// Carbon sorts all values; here only the one or two that are needed are selected.
 fn percentile(thousandths: u16, values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
     let rank = f64::from(thousandths) / 1000.0 * last as f64;
@@ -95,8 +95,8 @@ fn percentile(thousandths: u16, values: &[f64], scratch: &mut Vec<f64>) -> f64 {
     low * (right - rank) + by_arrival(values, at + 1, high) * (rank - left)
 }
 
-/// The value at `at` of the sorted values, which is equal to `value`. Python's sort is stable, and 0.0 and -0.0 compare as
-/// equal: zeros stay in the order of arrival.
+/// The element at position `at` of the sorted values, which compares as equal to `value`. Python's sort is
+/// stable, and 0.0 and -0.0 compare as equal, so zeros stay in the order of arrival.
 fn by_arrival(values: &[f64], at: usize, value: f64) -> f64 {
     if value != 0.0 {
         return value;
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// As carbon does it.
+    /// Computes the percentile as carbon does, from the sorted values.
     fn sorted_percentile(thousandths: u16, values: &[f64]) -> f64 {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());

@@ -1,9 +1,9 @@
 //! Folds accepted points into other metrics by carbon's aggregation rules, as carbon-aggregator does in front of
 //! carbon-cache.
 //!
-//! A point goes from [`Aggregation::feed`] through the [`matcher`] into the open intervals of a group of [`buffers`], and
-//! once into a [`log`] of its own, from which a start restores them. A task computes the values and gives them to a [`Derived`].
-//! These points never become input of the rules.
+//! A point goes from [`Aggregation::feed`] through the [`matcher`] into the open intervals of a group of
+//! [`buffers`], and as one record into its own [`log`], from which a start restores the intervals. A task
+//! computes the values and gives them to a [`Derived`]. These points never become input of the rules.
 //!
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Aggregation`]. The reasons are in
 //! `docs/decisions/aggregation.md`.

@@ -1,18 +1,20 @@
-//! The durable log of what is in open intervals: records in a journal of its own.
+//! The durable log of the open intervals, in a journal of its own.
 //!
-//! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All records of an
-//! interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md` describes them.
+//! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All
+//! records of an interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md`
+//! describes them.
 
 use plumbago_journal::{Journal, JournalError, JournalWriter};
 
-/// Where the kind of a record begins in its metric.
+/// The position of the lowest bit of a record's kind in the metric number of the record.
 const KIND_AT: u32 = 30;
-/// This bit is set in the number of a group and not in that of a buffer, both in values and in names.
+/// This bit is set in the number of a group and not in that of a buffer, in records of values and of names
+/// alike.
 const GROUP: u32 = 1 << 29;
-/// Largest number of a buffer or a group. It belongs to no buffer.
+/// Largest number of a buffer or a group. No buffer has this number.
 pub(crate) const NUMBER_MAX: u32 = GROUP - 1;
-/// Records that wait in memory while the disk accepts none. If there are more, records are dropped, and the whole log
-/// is rewritten later.
+/// The number of records that may wait in memory while the disk accepts none. If there are more, records are
+/// dropped, and the whole log is rewritten later.
 const PENDING_MAX: usize = 1 << 20;
 
 /// What a record says.
@@ -20,12 +22,12 @@ const PENDING_MAX: usize = 1 << 20;
 pub(crate) enum Kind {
     /// A value arrived for one buffer.
     Value,
-    /// A value arrived for all buffers of a group.
+    /// A value arrived for every buffer of a group.
     Group,
-    /// A number of the state that a following `Restore` completes.
+    /// One number of a state. A later `Restore` completes the state.
     Part,
-    /// Completes the state of an interval, whose numbers are the preceding `Part` records. The value is the count of
-    /// the interval.
+    /// Completes the state of an interval, whose numbers are in the preceding `Part` records. The value of
+    /// this record is the count of the interval.
     Restore,
     /// The interval is closed: its value is in the store's journal.
     Closed,
@@ -57,7 +59,7 @@ impl Kind {
     }
 }
 
-/// Appends records.
+/// Appends the records of aggregation to its journal.
 pub(crate) struct Log {
     journal: Journal,
     writer: JournalWriter,
@@ -80,14 +82,14 @@ impl Log {
         self.is_broken
     }
 
-    /// From here on, `number` stands for the buffer that `key` describes.
+    /// Writes that from here on, `number` stands for the buffer that `key` describes.
     pub(crate) fn name(&mut self, number: u32, key: &str) {
         if !self.is_broken {
             self.writer.creation(Kind::Value.metric(number), key);
         }
     }
 
-    /// From here on, `number` stands for the group of these buffers.
+    /// Writes that from here on, `number` stands for the group of these buffers.
     pub(crate) fn name_group(&mut self, number: u32, buffers: &str) {
         if !self.is_broken {
             self.writer.creation(Kind::Group.metric(number), buffers);
@@ -99,7 +101,7 @@ impl Log {
         self.append(Kind::Value, number, timestamp, value);
     }
 
-    /// A value of all buffers of a group.
+    /// Writes one value for all buffers of a group.
     #[inline]
     pub(crate) fn group(&mut self, number: u32, timestamp: u32, value: f64) {
         self.append(Kind::Group, number, timestamp, value);
@@ -122,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Hands what was appended to the kernel, so that a kill does not lose it.
+    /// Writes the appended records to the file, so that a kill does not lose them.
     pub(crate) fn write_out(&mut self) -> Result<(), JournalError> {
         let written = self.writer.write_out();
         if written.is_err() && self.writer.pending_points() > PENDING_MAX {

@@ -8,7 +8,7 @@ use crate::filter::{Beginnings, Unmatched};
 
 /// Memory for names that rules take. When it is full, all are forgotten and matched again.
 const KNOWN_BYTES_MAX: usize = 128 << 20;
-/// Memory of a name.
+/// Memory of a name, in bytes.
 const KNOWN_BYTES: usize = 64;
 
 /// The rules in effect.
@@ -21,7 +21,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// `seed` must be random, so that no sender can choose names that collide.
+    /// `seed` must be random, so that a sender cannot choose names whose hashes collide.
     pub(crate) fn new(rules: AggregationRules, seed: u64) -> Self {
         let beginnings = rules.beginnings().as_deref().and_then(Beginnings::new);
         Self { rules, beginnings, unmatched: Unmatched::new(), seed }
@@ -43,7 +43,7 @@ impl Matcher {
     }
 }
 
-/// A buffer that gets the points of a name, by the number of the buffer and that of the rule.
+/// A buffer that gets the points of a name: the number of the buffer and the number of the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Way {
     pub(crate) buffer: u32,
@@ -54,9 +54,9 @@ pub(crate) struct Way {
 #[derive(Debug)]
 struct Entry {
     hash: u128,
-    /// The place of its group.
+    /// The position of its group.
     group: u32,
-    /// One of the outputs has this same name: its points replace those that were received.
+    /// Whether one of the outputs has exactly this name. If so, the points of the output replace the received ones.
     is_output: bool,
 }
 
@@ -68,7 +68,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// The place of the group that gets the points of a name, and whether one of the outputs has this same name.
+    /// The position of the group that gets the points of a name, and whether one of the outputs has this very
+    /// name.
     #[inline]
     pub(crate) fn get(&self, hash: u128) -> Option<(u32, bool)> {
         let entry = self.entries.find(hash as u64, |entry| entry.hash == hash)?;
@@ -81,7 +82,8 @@ impl Known {
         self.entries.insert_unique(hash as u64, entry, |entry| entry.hash as u64);
     }
 
-    /// Adds the memory of buffers and groups that are dropped together with this list.
+    /// Adds to the counted memory the bytes of the buffers and groups that are dropped together with this
+    /// list.
     pub(crate) fn note_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }

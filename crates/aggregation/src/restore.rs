@@ -1,4 +1,4 @@
-//! Reads the log at the start: what was in open intervals.
+//! Reads the open intervals from the log at the start.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::log::Kind;
 /// What identifies a buffer across restarts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// Name of the metric that it makes.
+    /// The name of the metric that the buffer makes.
     pub(crate) name: String,
-    /// Seconds of an interval.
+    /// The length of an interval in seconds.
     pub(crate) frequency: u32,
-    /// Carbon's name of the method.
+    /// Carbon's name for the method.
     pub(crate) method: &'static str,
-    /// The output as the rule has it.
+    /// The output as the rule states it.
     pub(crate) output: String,
 }
 
 impl Key {
-    /// As one text. Names have no line ends.
+    /// The key as one text with a line for each part. Names contain no line ends.
     pub(crate) fn text(name: &str, frequency: u32, method: RuleMethod, output: &str) -> String {
         format!("{name}\n{frequency}\n{}\n{output}", method.name())
     }
@@ -59,11 +59,11 @@ pub(crate) fn restore(journal: &Journal) -> Result<Restored, JournalError> {
 #[derive(Default)]
 pub(crate) struct Reader {
     buffers: Vec<Described>,
-    /// Senders choose the names, so the hash of this map must resist forced collisions.
+    /// Senders choose the names, so this map must use a hash that resists chosen collisions.
     places: std::collections::HashMap<String, usize>,
-    /// The place of the buffer that each number stands for.
+    /// The position of the buffer that each number stands for.
     numbers: HashMap<u32, usize>,
-    /// The numbers of the buffers that each number of a group stands for.
+    /// The numbers of the buffers in the group that each group number stands for.
     groups: HashMap<u32, Box<[u32]>>,
     /// Parts of a state that is not complete yet.
     parts: Vec<f64>,
@@ -73,7 +73,7 @@ pub(crate) struct Reader {
 struct Described {
     key: Key,
     method: RuleMethod,
-    /// By their start.
+    /// The intervals, by their start.
     intervals: BTreeMap<u32, Interval>,
 }
 
@@ -86,7 +86,7 @@ impl Reader {
         }
     }
 
-    /// The open intervals after the last record.
+    /// Returns the open intervals after the last record.
     pub(crate) fn end(self) -> Restored {
         let mut restored = Restored::new();
         for Described { key, intervals, .. } in self.buffers {

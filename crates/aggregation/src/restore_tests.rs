@@ -1,4 +1,4 @@
-//! Whatever happens, a restart restores from the log exactly what was in memory.
+//! A restart restores from the log exactly what was in memory, whatever happened before.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::{Aggregation, AggregationParts, Config};
 
 const NOW: i64 = 1_700_000_000;
 const NAMES: [&str; 4] = ["s.a", "s.b", "t.a", "t.b"];
-/// Groups of one buffer and of several, with one buffer twice and with buffers whose rule changes.
+/// Rules that give groups of one buffer and of several, a group with the same buffer twice, and buffers whose
+/// rule changes.
 const RULES: [&str; 3] = [
     "<x>.sum (10) = sum <x>.*\n<x>.p50 (10) = p50 <x>.*\n<x>.twice (10) = sum <x>.*\n\
      <x>.twice (20) = count <x>.a\n<x>.max (30) = max <x>.b\nall (10) = avg *.*\n",
@@ -27,11 +28,11 @@ const RULES: [&str; 3] = [
 enum Step {
     /// Points: the number of the name, seconds before now, and the value.
     Feed(Vec<(usize, u32, f64)>),
-    /// Seconds pass.
+    /// This many seconds pass.
     Pass(i64),
     Compute,
     Close,
-    /// Other rules.
+    /// The rules with this number replace the present ones.
     Reload(usize),
     Rewrite,
     Restart,
@@ -113,7 +114,7 @@ fn told(lines: &[Line]) -> Plain {
     plain(reader.end())
 }
 
-/// Aggregation that is driven step by step.
+/// An aggregation that the test drives step by step.
 struct Rig {
     dir: TempDir,
     config: Config,
@@ -126,7 +127,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// `limits`: open intervals and values.
+    /// `limits` are the largest numbers of open intervals and of values.
     fn new(rules: &str, limits: (u64, u64)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
@@ -300,7 +301,7 @@ fn a_point_is_one_record_for_all_its_rules() {
     };
     // The two hosts have two groups of 50 buffers.
     assert_eq!(count(&rig), (100, 102));
-    // They are named again in the next segment.
+    // The groups are named again in the next segment.
     rig.apply(&Step::Pass(40), false);
     rig.feed(&points);
     assert_eq!(count(&rig), (200, 204));
@@ -325,7 +326,8 @@ fn an_interval_closed_after_a_restart_is_not_that_of_another_buffer() {
     let mut rig = Rig::new("z (10) = sum s.*\na (10) = sum t.*\n", (1000, 1000));
     rig.feed(&[(0, 0, 1.0), (2, 0, 2.0)]);
     rig.restart();
-    // The buffers have other numbers now. The rule of one is removed, so that it is closed at once.
+    // The buffers have other numbers now. The rule of one of them is removed, so that this buffer is closed
+    // at once.
     std::fs::write(&rig.config.rules, "z (10) = sum s.*\n").unwrap();
     rig.running().reload(&rig.config).unwrap();
     rig.apply(&Step::Compute, false);

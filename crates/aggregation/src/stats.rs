@@ -1,33 +1,33 @@
-//! The figures of aggregation.
+//! The figures (counters and gauges) of aggregation.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
 use crate::buffers::{Buffers, Refusal};
 
-/// Names of the conditions that aggregation states.
+/// Names of the conditions that aggregation can raise.
 pub const CONDITIONS: [&str; 2] = [REFUSED, LOG];
 /// Holds after values were not aggregated because a limit was reached.
 pub(crate) const REFUSED: &str = "aggregation";
 /// Holds while the log accepts no records.
 pub(crate) const LOG: &str = "aggregation_log";
 
-/// The line of the ledger: `derived` points came on top of those that were received, and `consumed` ones went no
-/// further, because points are not forwarded.
+/// The line of the ledger: `derived` points were added to the received ones, and `consumed` points went no
+/// further because points are not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
-    /// Values that rules took: a point counts once for each rule that takes it.
+    /// Number of values that rules took. A point counts once for each rule that takes it.
     pub fed: u64,
     /// Values of open intervals that were recovered from an earlier run.
     pub recovered: u64,
-    /// Values that no rule could take, because a limit was reached.
+    /// Number of values that could not be aggregated because a limit was reached.
     pub refused: u64,
-    /// Points that were computed from these values and accepted by the engine.
+    /// Number of points that were computed from these values and accepted by the engine.
     pub derived: u64,
     /// Received points that went no further.
     pub consumed: u64,
 }
 
-/// Counters and gauges.
+/// The counters and gauges of aggregation.
 #[derive(Debug, Clone)]
 pub(crate) struct Stats {
     pub(crate) fed: Counter,

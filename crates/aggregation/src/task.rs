@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::aggregation::Aggregation;
 use crate::buffers::{Closing, Computed};
 
-/// Pause between two looks at what is due.
+/// The pause between two checks for due buffers.
 const TICK: Duration = Duration::from_millis(100);
-/// Buffers that are computed or written into the log at once, while no points can be taken.
+/// The most buffers that are computed or written to the log in one go; no points can be taken meanwhile.
 const AT_ONCE: usize = 1000;
 
 /// Receives the points that the rules make.
@@ -43,7 +43,7 @@ impl Aggregation {
 struct Chores<D> {
     aggregation: Aggregation,
     derived: D,
-    /// Bytes of the log after it was last rewritten.
+    /// The size of the log in bytes after its last rewrite.
     written_bytes: u64,
     /// The time of the last tick.
     last_ms: i64,
@@ -55,8 +55,8 @@ impl<D: Derived> Chores<D> {
     async fn tick(&mut self) -> bool {
         let now_ms = self.aggregation.0.clock.now_ms();
         if now_ms < self.last_ms {
-            // The clock was set back: a buffer that was due a moment ago would otherwise wait until the clock is there
-            // again.
+            // The clock was set back. Otherwise a buffer that was due a moment ago would wait until the clock
+            // reaches that time again.
             self.aggregation.0.state().buffers.make_due(now_ms);
         }
         self.last_ms = now_ms;
@@ -99,8 +99,8 @@ impl<D: Derived> Chores<D> {
             return false;
         }
         let mut state = self.aggregation.0.state();
-        // A broken log cannot record that intervals were closed. So they stay open; otherwise a restart would restore
-        // them with only a part of their values.
+        // A broken log cannot record that intervals were closed, so they stay open. If they were closed, a
+        // restart would restore them with only a part of their values.
         if !state.buffers.log.is_broken() {
             state.buffers.close(closing);
             state.write_out();
@@ -108,7 +108,8 @@ impl<D: Derived> Chores<D> {
         true
     }
 
-    /// Rewrites the log when it has grown, after the start, and after the disk accepted no records for long.
+    /// Rewrites the log after the start, when it has grown, and after the disk accepted no records for a long
+    /// time.
     async fn tend_log(&mut self) {
         let inner = &*self.aggregation.0;
         {
@@ -120,7 +121,7 @@ impl<D: Derived> Chores<D> {
                 state.buffers.forget_log();
                 self.is_first = true;
             }
-            // Even if there are no records: this switches to the current segment for new ones.
+            // Needed even if there are no records: it switches to the current segment for new records.
             state.write_out();
         }
         let segments = inner.journal.segments();
@@ -151,7 +152,7 @@ impl<D: Derived> Chores<D> {
             match rewrite(from) {
                 Some(Some(next)) => from = next,
                 Some(None) => break,
-                // The disk accepts no records.
+                // The log is broken because the disk accepts no records.
                 None => return,
             }
             tokio::task::yield_now().await;

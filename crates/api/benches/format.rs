@@ -19,7 +19,8 @@ fn day(value: fn(usize, usize) -> f64) -> Vec<TimeSeries> {
     (0..1000).map(series).collect()
 }
 
-/// A quarter each: whole numbers, percentages with two digits, series with gaps, and floats with all digits.
+/// A mix, a quarter each: whole numbers, percentages with two digits, series with gaps, and floats with all
+/// digits.
 fn mixed(series: usize, point: usize) -> f64 {
     let noise = ((series * 7919 + point * 104_729) % 100_003) as f64;
     match series % 4 {

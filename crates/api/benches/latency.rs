@@ -17,7 +17,7 @@ use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
 use plumbago_telemetry::Registry;
 use tokio_util::sync::CancellationToken;
 
-/// A source with one value per minute for any metric.
+/// A source that has one value per minute for every metric.
 #[derive(Debug)]
 struct Minutes;
 

@@ -1,25 +1,27 @@
-//! Which metrics may have points in a range of time, so that a find can hide the others.
+//! Which metrics may have points in a time range, so that a find can hide the others.
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 use plumbago_store::FetchError;
 
-/// A range of time that a find is asked for, in seconds since the epoch. Both ends are part of it.
+/// A time range of a find request, in seconds since the epoch. Both ends belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FindRange {
-    /// The start; `i64::MIN` for none.
+    /// The start; `i64::MIN` if the range has none.
     pub from: i64,
-    /// The end; `i64::MAX` for none.
+    /// The end; `i64::MAX` if the range has none.
     pub until: i64,
 }
 
 /// Tells which metrics may have points.
 #[async_trait]
 pub trait Activity: Send + Sync + Debug {
-    /// Whether each metric may have points in the range, in the order of `names`. True where that is not known.
+    /// For each metric, in the order of `names`: whether it may have points in the range. True if that is not
+    /// known.
     ///
     /// # Errors
+    ///
     /// If the process is shutting down.
     async fn are_active(&self, names: &[&str], range: FindRange) -> Result<Vec<bool>, FetchError>;
 }

@@ -1,6 +1,6 @@
 //! The port for operators: self-metrics, health, and actions such as a flush or a stop.
 
-pub(crate) mod access;
+mod access;
 pub(crate) mod guard;
 mod jobs;
 
@@ -20,19 +20,19 @@ use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::admin::access::{Access, CLOCK_PATH};
+use crate::access::{Access, AdminSecret};
 use crate::config::AdminConfig;
 use crate::error::{AdminError, missing, plain};
 use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
-pub use access::AdminSecret;
+use self::access::CLOCK_PATH;
 
 /// How long a peer may take to send its request.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The health of the process, as `/readyz` reports it.
 pub trait Readiness: Send + Sync + Debug {
-    /// The conditions that hold now. The process is ready if none of them
+    /// Returns the conditions that hold now. The process is ready if none of them
     /// [blocks](plumbago_telemetry::Severity::blocks).
     fn conditions(&self) -> Vec<Condition>;
 }
@@ -74,9 +74,9 @@ pub trait AdminActions: Send + Sync + Debug {
     ///
     /// `AdminError` if the stop cannot be started.
     async fn shutdown(&self) -> Result<Value, AdminError>;
-    /// Queues rows that a remote store has acknowledged since `since` (seconds since the epoch) to be sent
-    /// once more, for a store that has lost them. Only rows that the spool still retains can be sent. With `dry_run`
-    /// only counts them.
+    /// Queues the rows that a remote store has acknowledged since `since` (seconds since the epoch) to be
+    /// sent once more, for a store that has lost them. Only rows that the spool still retains can be sent.
+    /// With `dry_run` it only counts them.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn maintenance(&self) -> Result<Value, AdminError> {
         Err(AdminError::Unknown("this process has no maintenance jobs".to_owned()))
     }
-    /// Requests a run of a maintenance job. It starts once no other job runs.
+    /// Requests a run of a maintenance job. It starts when no other job is running.
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn run_maintenance(&self, _request: MaintenanceRequest) -> Result<Value, AdminError> {
         Err(AdminError::Unknown("this process has no maintenance jobs".to_owned()))
     }
-    /// Lists the jobs that were asked for: those that run or wait, and the last ones that ended.
+    /// Lists the jobs that were requested: those that are running or waiting, and the most recent ones that
+    /// have ended.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn jobs(&self) -> Result<Value, AdminError> {
         Err(no_jobs())
     }
-    /// Returns one job: what it does, how far it is, its result.
+    /// Returns one job: what it does, its progress and its result.
     ///
     /// # Errors
     ///
@@ -120,11 +121,12 @@ pub trait AdminActions: Send + Sync + Debug {
     async fn job(&self, _id: &str) -> Result<Value, AdminError> {
         Err(no_jobs())
     }
-    /// Starts a job with parameters, a JSON object. Returns the job with its id.
+    /// Starts a job; `parameters` is a JSON object. Returns the job with its id.
     ///
     /// # Errors
     ///
-    /// `AdminError` if there is no job of this name, its parameters cannot be used, or too many wait.
+    /// `AdminError` if there is no job of this name, its parameters are not valid, or too many jobs are
+    /// waiting.
     async fn start_job(&self, _name: &str, _parameters: Value) -> Result<Value, AdminError> {
         Err(no_jobs())
     }
@@ -133,11 +135,11 @@ pub trait AdminActions: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// `AdminError` if there is no question of this name, or its parameters cannot be used.
+    /// `AdminError` if there is no question of this name, or its parameters are not valid.
     async fn ask(&self, _name: &str, _parameters: Value) -> Result<mpsc::Receiver<String>, AdminError> {
         Err(no_jobs())
     }
-    /// Asks a job to end, and returns it.
+    /// Requests that a job end, and returns the job.
     ///
     /// # Errors
     ///
@@ -156,33 +158,35 @@ fn no_jobs() -> AdminError {
 pub struct MaintenanceRequest {
     /// The name of the job.
     pub job: String,
-    /// Report the changes without making them.
+    /// Whether to report the changes without making them.
     pub dry_run: bool,
-    /// For a repair of windows: the metrics; `None` for all.
+    /// The metrics whose windows to repair; `None` for all. Used by a repair of windows only.
     pub glob: Option<String>,
-    /// For a repair of windows: where it begins, in seconds since the epoch; `None` for the job's default.
+    /// The start of the time range to repair, in seconds since the epoch; `None` for the job's default. Used
+    /// by a repair of windows only.
     pub from: Option<i64>,
-    /// For a repair of windows: where it ends, in seconds since the epoch; `None` for now.
+    /// The end of the time range to repair, in seconds since the epoch; `None` for now. Used by a repair of
+    /// windows only.
     pub until: Option<i64>,
 }
 
 /// The parts of the process that the admin port uses.
 #[derive(Debug, Clone)]
 pub struct AdminHandles {
-    /// Answers `/readyz`.
+    /// Supplies the conditions for `/readyz`.
     pub readiness: Arc<dyn Readiness>,
     /// Carries out the actions.
     pub actions: Arc<dyn AdminActions>,
-    /// Answers peers, which are other daemons on the same store.
+    /// Supplies pending points and events to peers, which are other daemons on the same store.
     pub heads: Arc<dyn PeerHeads>,
     /// The self-metrics that `/metrics` shows.
     pub registry: Registry,
-    /// The secret of the data directory. A request may send it instead of `admin.token`.
+    /// The secret of the data directory. A request may send it in place of `admin.token`.
     pub secret: AdminSecret,
 }
 
-/// Routes of the admin port. Only `/healthz` and `/readyz` are open to requests without the token. No route is open
-/// to pages of other sites.
+/// The routes of the admin port. Only `/healthz` and `/readyz` can be used without the token. Web pages of
+/// other sites can use no route.
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
     let access = Arc::new(Access::new(&config.token, handles.secret.clone()));
     let guarded = Router::new()

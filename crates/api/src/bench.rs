@@ -5,7 +5,7 @@ use plumbago_render::{TimeSeries, TimeZone};
 use crate::format::{self, Csv, Json, Pickle, Raw};
 use crate::stream::Pieces;
 
-/// Writes the series as JSON, as for a client, and returns the number of bytes.
+/// Writes the series as JSON, as for a client, and returns the number of bytes written.
 pub fn json(series: Vec<TimeSeries>) -> usize {
     written(format::series(Json::new(false), series, None))
 }

@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::{ApiError, aborted};
 
-/// Runs work on a thread for blocking work, once it has one of the permits.
+/// Runs work on a thread for blocking work, after waiting for one of the permits.
 ///
 /// # Errors
 ///

@@ -27,7 +27,7 @@ const SECONDS_MAX: i64 = 86_400;
 /// Longest query of KairosDB whose answer is kept, in bytes.
 const QUERY_BYTES_MAX: usize = 64 << 10;
 
-/// Drops the kept responses. Whatever changes points of the past uses it. Clones share the same state.
+/// Drops the kept responses. Everything that changes past points uses it. Clones share the same state.
 #[derive(Debug, Clone, Default)]
 pub struct KeptAnswers(Arc<AtomicU64>);
 
@@ -93,7 +93,7 @@ impl Cache {
             })?,
         };
         let is_kept = allowed > 0 && !params.has("noCache") && !params.has_message() && self.store.is_on();
-        // Responses of an earlier generation are never found again; newer ones evict them.
+        // Responses of an earlier generation are never found again; newer responses evict them.
         let key = || format!("{}/{}", self.answers.generation(), key(params));
         Ok(is_kept.then(|| Ticket { key: key(), seconds: allowed.min(SECONDS_MAX) }))
     }
@@ -101,7 +101,7 @@ impl Cache {
     /// Returns a ticket for a query of KairosDB that allows its answer to be kept for `seconds`.
     pub(crate) fn ticket_of_query(&self, body: &[u8], seconds: u64) -> Option<Ticket> {
         let seconds = i64::try_from(seconds).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
-        // The blank keeps it apart from the parameters of `/render`.
+        // The blank keeps this key distinct from the keys of `/render`.
         let key = || format!("{}/query {}", self.answers.generation(), String::from_utf8_lossy(body));
         let is_kept = seconds > 0 && body.len() <= QUERY_BYTES_MAX && self.store.is_on();
         is_kept.then(|| Ticket { key: key(), seconds })
@@ -126,8 +126,8 @@ impl Cache {
         self.store.get(&ticket.key, now, ticket.seconds).map(|(kept, _)| kept.points)
     }
 
-    /// Records the response while it is sent, and keeps it once it was sent completely. Only responses with status
-    /// 200 are kept. `points` are those that the response was made of, for explanations.
+    /// Records the response while it is sent, and keeps it once it was sent completely. Only responses with
+    /// status 200 are kept. `points` tells explanations which points the response was made of.
     pub(crate) fn keep(
         &self,
         ticket: Ticket,
@@ -153,11 +153,11 @@ pub(crate) struct Kept {
     pub(crate) points: Arc<[FetchPoints]>,
 }
 
-/// The points that a response was made of: those of one of its fetches.
+/// The points of one fetch that a response was made of.
 #[derive(Debug, Clone)]
 pub(crate) struct FetchPoints {
     pub(crate) fetch: Fetch,
-    /// Points with a value.
+    /// The number of points with a value.
     pub(crate) known: usize,
 }
 
@@ -170,7 +170,7 @@ impl FetchPoints {
         Self { fetch: fetch.clone(), known: values.filter(|value| !value.is_nan()).count() }
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory of the response, in bytes.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.fetch.expression.len()
     }
@@ -180,7 +180,7 @@ impl FetchPoints {
 /// graphite-web. Clients add such parameters only to make URLs differ.
 fn key(params: &Params) -> String {
     let mut pairs: Vec<_> = params.iter().filter(|(name, _)| !name.starts_with('_')).collect();
-    // The sort is stable: several targets keep their order, which decides the order of the answer.
+    // The sort is stable: several targets keep their order, which determines the order of the answer.
     pairs.sort_by_key(|(name, _)| *name);
     let mut key = form_urlencoded::Serializer::new(String::new());
     key.extend_pairs(pairs);

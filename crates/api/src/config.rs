@@ -18,7 +18,7 @@ pub struct Config {
     pub listen: String,
     /// Path that all URLs begin with, like "/graphite"; "" for none.
     pub url_prefix: String,
-    /// Origins from which browsers may send requests; "*" allows any. An empty list allows none.
+    /// Origins from which browsers may send requests; "*" allows any origin. An empty list allows none.
     pub cors_allowed_origins: Vec<String>,
     /// Time zone of requests without the parameter `tz`, like "Europe/Rome".
     pub time_zone: String,
@@ -28,8 +28,8 @@ pub struct Config {
     /// Whether to answer /tags/tagSeries, tagMultiSeries and delSeries. As in Graphite, every client that may
     /// read may then create tagged series and remove them from tag searches.
     pub tag_writes: bool,
-    /// Whether to answer /metrics/set-metadata. Every client that may read can then change the aggregation method of
-    /// metrics. So can a link that such a client follows.
+    /// Whether to answer /metrics/set-metadata. Every client that may read can then change the aggregation
+    /// method of metrics. So can any link that such a client opens.
     pub metadata_writes: bool,
     /// Whether to take points over HTTP: KairosDB's /api/v1/datapoints and OpenTSDB's /api/put. Every client that may
     /// read may then write.
@@ -95,15 +95,15 @@ impl Default for CacheConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageConfig {
-    /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered in
-    /// any case.
+    /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered
+    /// even if not.
     pub enabled: bool,
     /// Who may see the daemon's status and costs, and test its rules.
     pub status: StatusAccess,
     /// Values of the header `Host` under which clients on this machine may see the status, besides addresses and
     /// localhost.
     pub hosts: Vec<String>,
-    /// Directory with views of the page, one in each file; "" for none.
+    /// Directory with boards (saved views of the page), one in each file; "" for none.
     pub boards: PathBuf,
 }
 
@@ -114,7 +114,7 @@ pub enum StatusAccess {
     /// Requests from this machine, and those with the admin token.
     #[default]
     Auto,
-    /// Requests with the admin token.
+    /// Requests with the admin token only.
     Token,
     /// Nobody.
     Off,
@@ -152,7 +152,7 @@ impl Default for AdminConfig {
     }
 }
 
-/// Certificate and key of a port. Both are set, or neither. SIGHUP reads the files again.
+/// Certificate and key of a port. Both must be set, or neither. SIGHUP reads the files again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsConfig {
@@ -329,7 +329,7 @@ impl AdminConfig {
 }
 
 impl Limits {
-    /// Returns the limits of connections, without those of requests.
+    /// Returns the limits of connections alone.
     pub(crate) fn of_port(&self) -> PortLimits {
         PortLimits { connections: self.connections, idle: self.idle, drain: self.drain }
     }

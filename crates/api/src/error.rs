@@ -9,7 +9,7 @@ use plumbago_telemetry::with_causes;
 
 use crate::fault::Fault;
 
-/// Why a request cannot be answered.
+/// Why a request cannot be answered. The message is sent to the client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The request is malformed.
@@ -107,7 +107,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A plain text response.
+/// Returns a plain text response.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     let mut response = Response::new(axum::body::Body::from(text.into()));
     *response.status_mut() = status;
@@ -115,15 +115,15 @@ pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     response
 }
 
-/// A JSON response `{"error": …}`.
+/// Returns a JSON response `{"error": …}`.
 pub(crate) fn json_error(status: StatusCode, text: &str) -> Response {
     let mut response = plain(status, serde_json::json!({ "error": text }).to_string());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// The response to a refused request that asked for errors as JSON. It has the text that other requests get, and the
-/// place of the mistake if there is one.
+/// The response to a refused request that asked for errors as JSON. It contains the same text as a plain
+/// response, and the position of the mistake if there is one.
 pub(crate) fn with_fault(error: &ApiError) -> Response {
     let fault = match error {
         ApiError::Target(wrong) => wrong.fault.as_ref().map(Fault::json),
@@ -173,7 +173,7 @@ impl IntoResponse for AdminError {
     }
 }
 
-/// The response for a path without an endpoint.
+/// The response for a path that has no endpoint.
 pub(crate) async fn missing(uri: Uri) -> Response {
     plain(StatusCode::NOT_FOUND, format!("there is nothing at {}\n", quoted(uri.path())))
 }

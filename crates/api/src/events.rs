@@ -39,7 +39,7 @@ pub(crate) struct Event {
     pub(crate) tags: Vec<String>,
 }
 
-/// Why an event was not stored, as a sentence for the client.
+/// Why an event was not stored. The message is sent to the client.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EventError {
     #[error("the event is longer than {EVENT_BYTES_MAX} bytes")]
@@ -52,12 +52,12 @@ pub(crate) enum EventError {
 #[derive(Debug)]
 pub struct EventLog {
     list: RwLock<List>,
-    /// Locked while an event is written, so that the file is in the order of ids. Readers do not take this
-    /// lock. `None` if events are switched off.
+    /// Locked while an event is written, so that the order in the file is the order of the ids. Readers do
+    /// not take this lock. `None` if events are switched off.
     file: Mutex<Option<EventFile>>,
-    /// The other daemons on the same store, if there may be any.
+    /// The other daemons on the same store; `None` if there can be none.
     peers: Option<Arc<dyn EventPeers>>,
-    /// What was wrong with the file when it was opened.
+    /// The damage of the file that was found when it was opened.
     damage: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl EventLog {
         Self { list: RwLock::new(List::new(0)), file: Mutex::new(None), peers: None, damage: None }
     }
 
-    /// What was wrong with the file when it was opened, and what that cost; `None` if nothing was.
+    /// The damage of the file that was found when it was opened, and the loss; `None` if nothing was wrong.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
@@ -126,7 +126,8 @@ impl EventLog {
         self.read().get(id)
     }
 
-    /// Returns the selected events of this daemon, ordered by time. Its time grows with the number of all events.
+    /// Returns the selected events of this daemon, ordered by time. The time it takes grows with the number
+    /// of all events.
     pub(crate) fn find(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
         self.read().find(filter)
     }

@@ -1,31 +1,33 @@
-//! Where the mistake in a target is, for editors: a part of the answer to `/render` with `errors=json`.
+//! The position of a mistake in a target, for editors. It is part of the answer to `/render` with
+//! `errors=json`.
 
 use plumbago_render::describe::functions;
 use plumbago_render::{EvalError, ParseError};
 use serde_json::{Value, json};
 
-/// The place of a mistake in a target.
+/// The position of a mistake in a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The target.
+    /// The text of the target.
     target: String,
-    /// Its first wrong character, and the one after the last, counted in characters from 0.
+    /// The first wrong character and the one after the last wrong character, both as positions in characters
+    /// from 0.
     begin: usize,
     end: usize,
-    /// The function that was probably meant.
+    /// The function that the sender probably meant.
     meant: Option<&'static str>,
-    /// What should stand there.
+    /// A text that describes what is expected at this position.
     expected: Option<String>,
 }
 
 impl Fault {
-    /// The place at which a target cannot be parsed.
+    /// The position at which a target cannot be parsed.
     pub(crate) fn of_parse(target: &str, error: &ParseError) -> Self {
         let expected = error.expected.map(str::to_owned);
         Self { expected, ..Self::at(target, error.position) }
     }
 
-    /// The place at which a target cannot be evaluated; `None` if the error has no place in it.
+    /// The position at which a target cannot be evaluated; `None` if the error has no position in it.
     pub(crate) fn of_eval(target: &str, error: &EvalError) -> Option<Self> {
         match error {
             EvalError::UnknownFunction { name, position } => {
@@ -39,14 +41,14 @@ impl Fault {
         }
     }
 
-    /// A fault at a position that counts from 1, to the end of the word there.
+    /// A fault from a position, counted from 1, to the end of the word at that position.
     fn at(target: &str, position: usize) -> Self {
         let begin = position.saturating_sub(1);
         let word = target.chars().skip(begin).take_while(|c| c.is_alphanumeric() || *c == '_').count();
         Self { target: target.to_owned(), begin, end: begin + word.max(1), meant: None, expected: None }
     }
 
-    /// The place as the answer has it.
+    /// The position as JSON, as the answer contains it.
     pub(crate) fn json(&self) -> Value {
         let mut fault = json!({"target": self.target, "begin": self.begin, "end": self.end});
         if let Some(meant) = self.meant {
@@ -59,7 +61,7 @@ impl Fault {
     }
 }
 
-/// The function whose name is nearest to a misspelt one.
+/// The function whose name is most similar to a misspelt name.
 fn similar(name: &str) -> Option<&'static str> {
     let wanted = name.to_ascii_lowercase();
     let most = (name.len() / 3).clamp(1, 3);
@@ -67,7 +69,7 @@ fn similar(name: &str) -> Option<&'static str> {
     functions().into_iter().map(|function| function.name).filter(|known| near(known) <= most).min_by_key(near)
 }
 
-/// The number of characters to add, drop or replace between two texts.
+/// The edit distance between two texts: how many characters must be added, removed or replaced.
 fn distance(a: &str, b: &str) -> usize {
     const LONGEST: usize = 64;
     if a.len().max(b.len()) > LONGEST {

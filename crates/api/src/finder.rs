@@ -14,7 +14,7 @@ pub trait NameFinder: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// [`FinderError::TooLarge`] if the glob exceeds a limit; [`FinderError::Unavailable`] if the names
+    /// [`FinderError::TooLarge`] if the glob exceeds a limit, [`FinderError::Unavailable`] if the names
     /// cannot be read.
     async fn find(
         &self,

@@ -32,12 +32,12 @@ pub(crate) use protobuf::Protobuf;
 pub(crate) use raw::Raw;
 pub(crate) use rickshaw::Rickshaw;
 
-/// Maximum number of points written in one piece.
+/// Maximum number of points in one piece.
 const POINTS_PER_PIECE: usize = 512;
 
-/// Writes series: for each a head, its points in order, and a tail.
+/// Writes series. Each series consists of a head, its points in order, and a tail.
 pub(crate) trait SeriesFormat: Send + Unpin + 'static {
-    /// Whether points are consolidated to the requested width, and points at or after the end of a series are
+    /// Whether points are consolidated to the requested width and points at or after the end of a series are
     /// omitted.
     const THINS: bool;
 

@@ -86,7 +86,7 @@ pub fn forms(bytes: &[u8]) -> Vec<u16> {
     })
 }
 
-/// A POST with the form. It counts as multipart if it begins with the boundary `--X`.
+/// A POST request with the form. The form counts as multipart if it begins with the boundary `--X`.
 fn request(bytes: &[u8]) -> Request {
     let mut request = Request::new(Body::from(bytes.to_vec()));
     *request.method_mut() = Method::POST;

@@ -38,14 +38,13 @@ pub(crate) use find::find;
 pub(crate) use functions::functions;
 pub(crate) use index_json::index_json;
 pub(crate) use info::{capabilities, info};
-pub(crate) use kairos::shape::{Protocol, error_of_path};
 pub(crate) use kairos::{datapoints, delete, delete_metric, kairos_health, listing, put, query, query_tags};
 pub(crate) use metadata::{get_metadata, set_metadata};
 pub(crate) use opentsdb::{aggregators, filters, lookup, opentsdb_query, opentsdb_version, suggest};
 pub(crate) use page::{Page, leads_to_page};
 pub(crate) use render::render;
 pub(crate) use rules::rules;
-pub(crate) use status::{Status, status};
+pub(crate) use status::status;
 pub(crate) use tags::tags;
 
 /// Returns the part of the request's path after `family`, without leading and trailing slashes.

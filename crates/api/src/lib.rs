@@ -2,16 +2,19 @@
 //!
 //! Nothing here may depend on a particular store (CQL, fjall) or on the command line. Responses are written
 //! piece by piece while the client reads, so that a large one is never complete in memory. Start at
-//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`.
-//! `handler` has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
-//! (`handler/explain/kept.rs`). `events` keeps events and finds those of other daemons; `users` says who may do what.
+//! [`server::Server`] (a port) and `router` (its endpoints). Each format is one file in `format`. `handler`
+//! has the endpoints; `handler/explain` says why a graph looks as it does, even if `cache` kept the answer
+//! (`handler/explain/kept.rs`). `state` is what all endpoints share. `events` keeps events and finds those of
+//! other daemons; `users` decides who may do what, and `status` who may see the daemon's status.
 
+mod access;
 mod activity;
 mod admin;
 #[doc(hidden)]
 pub mod bench;
 mod blocking;
 mod cache;
+mod carbonapi;
 mod client;
 pub mod config;
 mod error;
@@ -29,6 +32,7 @@ mod params;
 mod peer_heads;
 mod places;
 mod points;
+mod protocol;
 mod router;
 pub mod server;
 mod state;
@@ -37,8 +41,9 @@ mod stream;
 mod tagging;
 mod users;
 
+pub use access::AdminSecret;
 pub use activity::{Activity, FindRange};
-pub use admin::{AdminActions, AdminHandles, AdminSecret, MaintenanceRequest, NoConditions, Readiness};
+pub use admin::{AdminActions, AdminHandles, MaintenanceRequest, NoConditions, Readiness};
 pub use cache::KeptAnswers;
 pub use config::{AdminConfig, CacheConfig, Config, Limits, PageConfig, PortLimits, StatusAccess, TlsConfig};
 pub use error::AdminError;

@@ -1,4 +1,4 @@
-//! The limits of the API port in effect. A reload replaces them.
+//! The limits of the API port that are in effect. A reload replaces them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use crate::config::Limits;
 
-/// The limits in effect. Cloning shares them.
+/// The limits in effect. Clones share the same limits.
 #[derive(Debug, Clone)]
 pub struct LiveLimits(Arc<ArcSwap<Limits>>);
 

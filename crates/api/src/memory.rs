@@ -25,7 +25,7 @@ impl Pool {
         Self { held: AtomicUsize::new(0), max: AtomicUsize::new(max), gauge }
     }
 
-    /// Changes the size of the pool. Memory that is reserved stays reserved.
+    /// Changes the size of the pool. Memory that is already reserved stays reserved.
     pub(crate) fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -64,9 +64,9 @@ pub(crate) struct Account {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of the series that were read.
+    /// Size of the series that the request has read, in bytes.
     read: usize,
-    /// Bytes taken from the pool.
+    /// Number of bytes taken from the pool.
     held: usize,
     /// Why the last reservation for an evaluation failed; `None` if it succeeded.
     refused: Option<Refused>,
@@ -99,7 +99,7 @@ impl Account {
         self.hold(&mut state, wanted).map_err(|refused| self.error(refused))
     }
 
-    /// Adjusts the reservation to the size of `series`. Call it when the request holds nothing else any more.
+    /// Adjusts the reservation to the size of `series`. Call it when the request holds nothing else.
     pub(crate) fn keep_only(&self, series: &[TimeSeries]) -> Result<(), ApiError> {
         let mut state = self.lock();
         state.read = bytes(series.len(), series.iter().map(|series| series.values.len()).sum());
@@ -294,7 +294,8 @@ mod tests {
         assert!(!small.may_hold(1));
         let past = Small { until: Instant::now(), ..Small::new(&account) };
         assert!(!past.may_hold(0) && past.is_spent());
-        // The account refuses, so the request fails. Repeating it on another thread would not help.
+        // The account is full, so the request fails. Repeating the evaluation on another thread would not
+        // help.
         let none = Account::new(&pool(0), ByteSize(0));
         let small = Small { until: Instant::now() + Duration::from_secs(3600), ..Small::new(&none) };
         assert!(!small.may_hold(1) && !small.is_spent());

@@ -34,7 +34,7 @@ pub trait Metadata: Send + Sync + Debug {
     async fn set(&self, name: &str, key: &str, value: &str) -> Result<String, MetadataError>;
 }
 
-/// Why the configuration is not read or changed, as a sentence for the client.
+/// Why the configuration was not read or changed, as a sentence for the client.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct MetadataError(pub String);

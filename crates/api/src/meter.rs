@@ -108,11 +108,11 @@ impl RenderPhases {
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionMeter {
     pub(crate) accepted: Counter,
-    /// Connections closed because `limits.connections` were open.
+    /// Connections closed because `limits.connections` connections were already open.
     pub(crate) refused: Counter,
     /// Connections closed because the TLS handshake failed.
     pub(crate) failed: Counter,
-    /// Idle connections closed because a new one needed their place.
+    /// Idle connections closed because a new one needed the place.
     pub(crate) idle: Counter,
     pub(crate) open: Gauge,
 }

@@ -5,9 +5,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 
+use crate::carbonapi::Version;
 use crate::config::Limits;
 use crate::error::{ApiError, beyond, quoted};
-use crate::format::protobuf::Version;
 
 /// Maximum number of parameters of a request. Real clients send far fewer.
 const PAIRS_MAX: usize = 10_000;
@@ -15,7 +15,8 @@ const PAIRS_MAX: usize = 10_000;
 /// The parameters of a request.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Params {
-    /// Names and values: those of the query string, then those of the form, each in the order of the request.
+    /// Names and values: first those of the query string, then those of the form, each in the order of the
+    /// request.
     pairs: Vec<(String, String)>,
     /// carbonapi's protobuf message; empty if the request has none.
     message: bytes::Bytes,
@@ -46,7 +47,7 @@ impl Params {
         self.get(name).is_some()
     }
 
-    /// All values of a name; if there are none, those of `name[]`, as PHP and jQuery write a list.
+    /// All values of a name; if there are none, those of `name[]`, which is how PHP and jQuery write a list.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
             self.pairs.iter().filter(|(key, _)| key == wanted).map(|(_, value)| value.as_str()).collect()
@@ -71,7 +72,7 @@ impl Params {
         }
     }
 
-    /// The value of a switch: a whole number, which is on unless it is 0. Off if the name is absent.
+    /// The value of a switch: a whole number, where 0 means off. Off if the name is absent.
     pub(crate) fn switch(&self, name: &str) -> Result<bool, ApiError> {
         Ok(self.integer(name, 0)? != 0)
     }
@@ -161,7 +162,7 @@ fn form(method: &Method, headers: &HeaderMap) -> Form {
     }
 }
 
-/// The first value of a parameter in the query string, for requests that have no [`Params`].
+/// The first value of a parameter in the query string. For requests whose [`Params`] were not read.
 pub(crate) fn query_value(request: &Request, name: &str) -> Option<String> {
     let query = request.uri().query().unwrap_or_default().as_bytes();
     let found = form_urlencoded::parse(query).find(|(key, _)| key == name);

@@ -1,5 +1,5 @@
-//! The places for connections of a port. A new connection takes the place of the one that has been idle longest
-//! if all are taken, so that idle clients cannot lock others out.
+//! The places for connections of a port. If all places are taken, a new connection gets the place of the one
+//! that has been idle longest, so that idle clients cannot lock others out.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -13,14 +13,14 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection must have been idle before it can lose its place. A new one is idle until its first
-/// request has arrived.
+/// How long a connection must have been idle before it can lose its place. A new connection counts as idle
+/// until its first request has arrived.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Stands for a connection whose request is being answered.
+/// Marks a connection whose request is being answered.
 const BUSY: u64 = u64::MAX;
 
-/// The places of one port. Cloning shares them.
+/// The places of one port. Clones share the same places.
 #[derive(Debug, Clone)]
 pub(crate) struct Places(Arc<Inner>);
 
@@ -39,7 +39,7 @@ struct Connection {
     given_away: CancellationToken,
 }
 
-/// The place of a connection. It is free again when this is dropped.
+/// The place of a connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Inner>,
@@ -47,7 +47,7 @@ pub(crate) struct Place {
     connection: Arc<Connection>,
 }
 
-/// A request that is being answered. When dropped, its connection is idle.
+/// A request that is being answered. When it is dropped, the connection becomes idle.
 #[derive(Debug)]
 pub(crate) struct Busy {
     places: Arc<Inner>,
@@ -63,8 +63,8 @@ impl Places {
         }))
     }
 
-    /// Takes one of `limit` places for a new connection: a free one, or that of the connection that has been idle
-    /// longest, which has to be closed. `None` if no place is free and no connection is idle.
+    /// Takes one of `limit` places for a new connection: a free one, or the place of the connection that has
+    /// been idle longest, which is then closed. `None` if no place is free and no connection is idle.
     pub(crate) fn take(&self, limit: usize) -> Option<Place> {
         let (inner, now) = (&self.0, self.0.now());
         let mut taken = inner.taken();
@@ -121,7 +121,7 @@ impl Drop for Place {
 }
 
 impl Busy {
-    /// Keeps the connection busy until the body was sent or dropped.
+    /// Keeps the connection busy until the body has been sent or dropped.
     pub(crate) fn until_the_end_of(self, body: Body) -> Body {
         Body::new(Sending { body, _busy: self })
     }

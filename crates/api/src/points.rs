@@ -1,4 +1,4 @@
-//! Points that come with requests.
+//! Points that arrive in HTTP requests.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use async_trait::async_trait;
 use plumbago_kairosdb::point::Points;
 
-/// Takes points that came with a request, and deletes series.
+/// Takes points that arrived in a request, and deletes series.
 #[async_trait]
 pub trait PointWriter: Send + Sync + Debug {
     /// Takes the points of a body of `bytes` bytes. Lists, rewrite rules and limits apply to them, and what the parser
@@ -37,17 +37,17 @@ pub struct NotTaken(pub String);
 /// Why a body was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFault {
-    /// It is larger than `api.limits.body`, as received or decompressed.
+    /// The body is larger than `api.limits.body`, as received or decompressed.
     TooLarge,
-    /// It cannot be decompressed.
+    /// The body cannot be decompressed.
     Damaged,
-    /// It did not arrive whole, or not in time.
+    /// The body did not arrive completely, or not in time.
     Half,
-    /// There is no memory for it now.
+    /// There is not enough memory for the body now.
     Memory,
 }
 
-/// For servers that only read: takes nothing.
+/// For servers that only read: refuses all points.
 #[derive(Debug)]
 pub struct NoWriter;
 

@@ -18,9 +18,10 @@ use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use crate::config::Config;
 use crate::error::{ApiError, missing, plain};
-use crate::handler::{self, Page, Protocol};
+use crate::handler::{self, Page};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
+use crate::protocol::Protocol;
 use crate::state::{Api, Handles};
 use crate::users::{self, Gate, LiveUsers};
 
@@ -83,7 +84,7 @@ pub(crate) fn api_router(config: &Config, limits: LiveLimits, users: LiveUsers, 
         router = router.layer(cors(&config.cors_allowed_origins, config));
     }
     router = router.merge(kairosdb(config, &api, registry));
-    // Without CORS headers, so no other site may read these paths.
+    // Without CORS headers, so that no other site can read these paths.
     for (path, name) in
         [("/plumbago/status", "status"), ("/plumbago/rules", "rules"), ("/plumbago/costs", "costs")]
     {
@@ -194,7 +195,7 @@ where
     methods_of((MethodFilter::GET.or(MethodFilter::POST), ALLOWED), Some(protocol), api, meter, handler)
 }
 
-/// Like [`methods`], for these methods and the names that they have in the header `Allow`.
+/// Like [`methods`], for these methods, with their names as the header `Allow` lists them.
 fn methods_of<H, F>(
     (filter, allowed): (MethodFilter, &'static str),
     protocol: Option<Protocol>,

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::access::Access;
+use crate::access::Access;
 use crate::admin::{AdminHandles, admin_router};
 use crate::client::Client;
 use crate::config::{AdminConfig, Config, PortLimits, TlsConfig};
@@ -33,7 +33,7 @@ use crate::router::api_router;
 use crate::state::Handles;
 use crate::users::{LiveUsers, UsersError};
 
-/// How long a client may take for a TLS handshake.
+/// How long a client may take to complete the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A connection is closed if sent bytes stay unacknowledged, or the client reads none of them, for this long.
@@ -61,7 +61,7 @@ pub enum BindError {
     Users(#[from] UsersError),
 }
 
-/// What to do about an address that cannot be opened.
+/// What the user can do if an address cannot be opened.
 fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::AddrInUse => "stop the program that uses this port, or set another port",
@@ -191,7 +191,7 @@ impl Server {
         self.address
     }
 
-    /// The certificates, which can be reloaded while the port is open.
+    /// The certificates. They can be reloaded while the port is open.
     pub fn certificates(&self) -> Arc<Certificates> {
         Arc::clone(&self.shared.certificates)
     }
@@ -252,17 +252,17 @@ fn now_ms() -> i64 {
     plumbago_model::SystemClock.now_ms()
 }
 
-/// State shared by a port's connections.
+/// State that all connections of a port share.
 #[derive(Debug)]
 struct Shared {
-    /// Section of the port in the configuration: "api" or "admin".
+    /// The section of the port in the configuration: "api" or "admin".
     port: &'static str,
     router: Router,
     certificates: Arc<Certificates>,
     places: Places,
     limits: CurrentLimits,
     meter: ConnectionMeter,
-    /// Cancelled once the port is served.
+    /// Cancelled once the port is being served.
     started: CancellationToken,
     shutdown: CancellationToken,
     abort: CancellationToken,
@@ -298,8 +298,9 @@ impl Shared {
         }
     }
 
-    /// Serves requests until the client disconnects, takes longer than `limits.idle` for a request head, or
-    /// the port or `stop` says so. In the last case requests in progress are completed, unless `abort` is cancelled.
+    /// Serves requests until the client disconnects or takes longer than `limits.idle` for a request head, or
+    /// until the port or `stop` ends the connection. In the last case requests in progress are completed,
+    /// unless `abort` is cancelled.
     async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send,

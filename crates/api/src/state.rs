@@ -17,13 +17,12 @@ use crate::config::{Config, Limits};
 use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::finder::NameFinder;
-use crate::handler::Status;
 use crate::limits::LiveLimits;
 use crate::memory::{Account, Pool};
 use crate::metadata::Metadata;
 use crate::meter::RenderPhases;
 use crate::points::PointWriter;
-use crate::status::StatusHandles;
+use crate::status::{Status, StatusHandles};
 use crate::tagging::Tagging;
 use crate::users::LiveUsers;
 
@@ -32,19 +31,19 @@ use crate::users::LiveUsers;
 pub struct Handles {
     /// The index of names.
     pub index: Arc<Index>,
-    /// Looks globs up instead of the index, if set. Tags cannot be searched then.
+    /// Looks up globs in place of the index, if set. Tags cannot be searched then.
     pub finder: Option<Arc<dyn NameFinder>>,
-    /// Tells which metrics may have points in a range, if finds hide the others.
+    /// Tells which metrics may have points in a range; set if finds hide the others.
     pub activity: Option<Arc<dyn Activity>>,
     /// Reads points.
     pub source: Arc<dyn SeriesSource>,
     /// Adds and removes tagged series.
     pub tagging: Arc<dyn Tagging>,
-    /// Takes points that come with requests.
+    /// Takes points that arrive in requests.
     pub writer: Arc<dyn PointWriter>,
     /// Answers the health checks of KairosDB's clients.
     pub readiness: Arc<dyn Readiness>,
-    /// Looks up retention and aggregation of metrics.
+    /// Looks up the retention and aggregation of metrics.
     pub metadata: Arc<dyn Metadata>,
     /// The events that `/events` adds to and reads.
     pub events: Arc<EventLog>,
@@ -54,7 +53,7 @@ pub struct Handles {
     pub registry: Registry,
     /// Drops the kept responses of `/render`.
     pub answers: KeptAnswers,
-    /// The status of the process; `None` if it has none.
+    /// The status of the process; `None` if there is none.
     pub status: Option<StatusHandles>,
 }
 
@@ -80,7 +79,7 @@ pub(crate) struct Api {
     pub(crate) has_page: bool,
     /// The directory of the page's boards, if there is one.
     pub(crate) boards: Option<PathBuf>,
-    /// `None` if nobody may see it.
+    /// `None` if the status is not served.
     pub(crate) status: Option<Status>,
     pub(crate) live_limits: LiveLimits,
     pub(crate) zone: TimeZone,
@@ -109,11 +108,12 @@ pub(crate) struct Api {
     pub(crate) write_memory_kib: u32,
 }
 
-/// Smallest memory for bodies of points, in KiB. It is larger if eight bodies of the largest size need more.
+/// Smallest total memory for bodies of points, in KiB. It is larger if eight bodies of the largest size need
+/// more.
 const WRITE_MEMORY_KIB: usize = 64 << 10;
-/// Number of [`Api::index_walks`].
+/// Number of permits in [`Api::index_walks`].
 const INDEX_WALKS: usize = 4;
-/// Number of [`Api::finds`].
+/// Number of permits in [`Api::finds`].
 const FINDS: usize = 16;
 
 impl Api {
@@ -166,7 +166,7 @@ impl Api {
         }
     }
 
-    /// The limits of requests that begin now.
+    /// The limits for requests that begin now.
     pub(crate) fn limits(&self) -> Arc<Limits> {
         self.live_limits.load()
     }

@@ -1,4 +1,7 @@
 //! What the process offers to the API's port for the status page: its status, a test of the rules, and its costs.
+//! Who may see them is decided in `viewers`.
+
+mod viewers;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,14 +11,16 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::admin::AdminSecret;
+use crate::access::AdminSecret;
 use crate::error::AdminError;
 
-/// Gives a view of the process.
+pub(crate) use viewers::Status;
+
+/// Supplies the status of the process.
 #[async_trait]
 pub trait StatusSource: Send + Sync + Debug {
-    /// Returns what the process says of itself, as a JSON object: `about` (version, start, store, memory),
-    /// `store` (its stages), `ledger`, `refused` (samples of refused points), `jobs` and `maintenance`.
+    /// Returns the status, as a JSON object: `about` (version, start, store, memory), `store` (its stages),
+    /// `ledger`, `refused` (samples of refused points), `jobs` and `maintenance`.
     ///
     /// # Errors
     ///
@@ -23,13 +28,13 @@ pub trait StatusSource: Send + Sync + Debug {
     async fn status(&self) -> Result<Value, AdminError>;
 }
 
-/// Texts of storage rules to try. A missing text stands for the one in force.
+/// Texts of storage rules to try. For a missing text, the text in use applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleTexts {
-    /// `storage-schemas.conf`.
+    /// The text of `storage-schemas.conf`.
     pub schemas: Option<String>,
-    /// `storage-aggregation.conf`.
+    /// The text of `storage-aggregation.conf`.
     pub aggregation: Option<String>,
 }
 
@@ -38,14 +43,15 @@ pub struct RuleTexts {
 pub struct TrialLimits {
     /// Maximum number of metrics that are checked.
     pub metrics_max: u64,
-    /// How long it may look at them.
+    /// How long the pass over the metrics may take.
     pub time: Duration,
 }
 
-/// Says what the rules do with a name, and what other rules would do with the metrics that exist. Changes nothing.
+/// Explains what the rules do with a name, and what other rules would do with the existing metrics. Changes
+/// nothing.
 #[async_trait]
 pub trait RuleTester: Send + Sync + Debug {
-    /// Returns the texts of the storage rules in force, and their files, as a JSON object.
+    /// Returns the texts of the storage rules in use, and their files, as a JSON object.
     ///
     /// # Errors
     ///
@@ -60,23 +66,23 @@ pub trait RuleTester: Send + Sync + Debug {
     /// `AdminError` if the store cannot be read.
     async fn explain(&self, name: &str) -> Result<Value, AdminError>;
 
-    /// Returns what these rules would do with the metrics that exist, as a JSON object. Ends early at a limit; the
-    /// object says so.
+    /// Returns what these rules would do with the existing metrics, as a JSON object. Ends early at a limit;
+    /// the object says so.
     ///
     /// # Errors
     ///
-    /// `AdminError::Invalid` with all problems of the texts, each with its line.
+    /// `AdminError::Invalid` with all problems of the texts, each with its line number.
     async fn try_texts(&self, texts: RuleTexts, limits: TrialLimits) -> Result<Value, AdminError>;
 }
 
 /// A question about costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostQuestion {
-    /// A metric counts as unused if nobody wrote or read it for this many days.
+    /// A metric counts as unused if it was not written or not read for this many days.
     pub days: u32,
-    /// How many components below `under` the listed directories are, at least 1.
+    /// How many components below `under` the listed directories are; at least 1.
     pub depth: usize,
-    /// Only metrics below this directory; empty for all.
+    /// Only metrics below this directory are considered; empty for all metrics.
     pub under: String,
     /// Maximum number of rows of each list.
     pub limit: usize,
@@ -84,26 +90,26 @@ pub struct CostQuestion {
     pub tag: Option<String>,
 }
 
-/// Finds the directories, tags and metrics that cost most. Changes nothing.
+/// Finds the directories, tags and metrics with the highest costs. Changes nothing.
 #[async_trait]
 pub trait CostSource: Send + Sync + Debug {
-    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that nobody writes or
-    /// reads, as a JSON object. Ends early at a limit; the object says so.
+    /// Returns the biggest directories and tags, the newest metrics with their rules, and those that are not
+    /// written or reads, as a JSON object. Ends early at a limit; the object says so.
     ///
     /// # Errors
     ///
-    /// `AdminError` if the store cannot be read, or too many ask at once.
+    /// `AdminError` if the store cannot be read, or too many requests ask at once.
     async fn costs(&self, question: CostQuestion, limits: TrialLimits) -> Result<Value, AdminError>;
 }
 
 /// The sources of the status, and the credentials that open it to clients on other machines.
 #[derive(Debug, Clone)]
 pub struct StatusHandles {
-    /// Gives the status.
+    /// Supplies the status.
     pub source: Arc<dyn StatusSource>,
-    /// Explains and tries rules, for those who may see the status.
+    /// Explains and tries rules, for clients that may see the status.
     pub rules: Arc<dyn RuleTester>,
-    /// Finds costs, for those who may see the status.
+    /// Finds costs, for clients that may see the status.
     pub costs: Arc<dyn CostSource>,
     /// `admin.token`; empty if there is none.
     pub token: String,

@@ -8,7 +8,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// Bytes of a chunk: enough to make system calls rare, few enough to stay in the processor's cache.
+/// Size of a chunk in bytes: large enough to make system calls rare, but few enough to stay in the
+/// processor's cache.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// Spare capacity after a chunk, so that its last piece rarely makes the buffer grow.

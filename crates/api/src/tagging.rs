@@ -47,7 +47,7 @@ impl From<TaggingError> for ApiError {
     }
 }
 
-/// For servers that only read: every call fails.
+/// An implementation for servers that only read: every call fails.
 #[derive(Debug)]
 pub struct NoTagging;
 

@@ -1,8 +1,8 @@
 //! Users of the API port: Basic authentication with a file of Apache's htpasswd.
 //!
 //! `file` reads the file and compares passwords. This module decides which requests must come from a user: all, or
-//! only those that change something. The check runs before the routes and notes its result in the request. A handler
-//! that changes something calls [`LiveUsers::refuse_write`].
+//! only those that change something. The check runs before the routes and notes its result in the request. A
+//! handler that changes something calls [`LiveUsers::refuse_write`].
 
 mod config;
 mod file;
@@ -21,15 +21,16 @@ use hyper::{Method, StatusCode};
 use plumbago_telemetry::{Counter, Registry, Throttle};
 use tokio::sync::Semaphore;
 
-use crate::admin::access::Access;
+use crate::access::Access;
 use crate::error::ApiError;
-use crate::handler::error_of_path;
+use crate::protocol::error_of_path;
 
 pub use self::config::{RequiredFor, UsersConfig};
 use self::file::Users;
 pub use self::file::UsersError;
 
-/// Maximum number of passwords that are being compared or wait for it. Comparing takes a processor some milliseconds.
+/// Maximum number of passwords that are being compared or wait for it. Comparing takes a processor some
+/// milliseconds.
 const WAITING_MAX: usize = 32;
 /// Time between two log lines about wrong passwords, in milliseconds.
 const LOG_EVERY_MS: i64 = 60_000;
@@ -43,7 +44,7 @@ struct Inner {
     /// `None` if everybody may use the port.
     users: ArcSwapOption<Users>,
     required_for: RequiredFor,
-    /// The admin token and the secret of the data directory are accepted instead of a password.
+    /// The admin token and the secret of the data directory, which are accepted in place of a password.
     admin: Option<Access>,
     waiting: Semaphore,
     comparing: Semaphore,
@@ -73,7 +74,7 @@ impl LiveUsers {
         Ok(users)
     }
 
-    /// Lets everybody use the port, until a file of users is read.
+    /// Lets everybody use the port until a file of users is read.
     pub(crate) fn everybody(required_for: RequiredFor, admin: Option<Access>, registry: &Registry) -> Self {
         Self(Arc::new(Inner {
             users: ArcSwapOption::new(None),
@@ -93,7 +94,7 @@ impl LiveUsers {
     /// Reads the file again. An empty path lets everybody use the port.
     ///
     /// # Errors
-    /// If the file cannot be read or used. The users stay as they are then.
+    /// If the file cannot be read or used. The old users stay in effect then.
     pub fn reload(&self, file: &Path) -> Result<(), UsersError> {
         self.0.users.store(read(file)?);
         Ok(())
@@ -168,7 +169,7 @@ pub(crate) async fn check(State(gate): State<Gate>, mut request: Request, next: 
     challenge(next.run(request).await)
 }
 
-/// Adds to a response with status 401 how to authenticate, unless the response has that already.
+/// Adds the header that asks for authentication to a response with status 401, unless it has one already.
 fn challenge(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         let basic = HeaderValue::from_static("Basic realm=\"Plumbago\", charset=\"UTF-8\"");
@@ -193,7 +194,7 @@ fn read(file: &Path) -> Result<Option<Arc<Users>>, UsersError> {
     Ok(Some(Arc::new(Users::read(file)?)))
 }
 
-/// What is wrong with the file of users, if something is.
+/// The problem of the file of users; `None` if there is none.
 pub(crate) fn problem(file: &Path) -> Option<UsersError> {
     read(file).err()
 }

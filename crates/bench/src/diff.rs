@@ -1,4 +1,4 @@
-//! Compares what two Graphite servers answer to the same render requests.
+//! Compares the answers of two Graphite servers to the same render requests.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::http::encode;
 use crate::{BenchError, Client};
 
-/// The percentiles of a summary.
+/// The percentiles that a summary shows.
 const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 99.0, 99.9];
 
-/// The address of a server: `http://HOST:PORT`, optionally followed by a path that stands before `/render`.
+/// The address of a server: `http://HOST:PORT`, optionally followed by a path to put before `/render`.
 #[derive(Debug)]
 pub struct Side {
     client: Client,
@@ -23,7 +23,8 @@ impl Side {
     /// Reads an address.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    ///
+    /// The reason why the address cannot be used.
     pub fn parse(url: &str) -> Result<Self, String> {
         let (host, prefix) = split(url)?;
         Ok(Self { client: Client::new(&host), prefix })
@@ -85,13 +86,13 @@ impl Rendered {
 pub struct Difference {
     /// The target.
     pub target: String,
-    /// Timestamps that at least one server has a value for, of all series.
+    /// The number of timestamps, over all series, for which at least one server has a value.
     pub compared: u64,
-    /// Those of them at which the values differ by more than the threshold.
+    /// The number of these timestamps at which the values differ by more than the threshold.
     pub different: u64,
-    /// The largest relative gap.
+    /// The largest relative difference of two values, from 0 to 1.
     pub worst: f64,
-    /// The series and timestamp of that gap.
+    /// The series and timestamp of the largest difference.
     pub worst_at: Option<(String, i64)>,
 }
 
@@ -102,24 +103,24 @@ impl Difference {
     }
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Default, Serialize)]
 pub struct Comparison {
-    /// One entry for each target that both servers answered, in their order.
+    /// One entry for each target that both servers answered, in the order of the targets.
     pub targets: Vec<Difference>,
-    /// Requests without an answer: the server (0 or 1), the target, the error.
+    /// Requests without an answer: the server (0 or 1), the target and the error.
     pub errors: Vec<(usize, String, String)>,
-    /// What each request to each server took, in milliseconds, sorted.
+    /// The time of each request, for each server, in milliseconds and in ascending order.
     pub took_ms: [Vec<f64>; 2],
 }
 
 impl Comparison {
-    /// True if both servers answered everything with the same values.
+    /// Whether both servers answered everything with the same values.
     pub fn is_equal(&self) -> bool {
         self.errors.is_empty() && self.targets.iter().all(|target| target.different == 0)
     }
 
-    /// Percentiles, each with its value, of the share of timestamps that differ.
+    /// Percentiles, each with its value, of the share of differing timestamps per target.
     pub fn shares(&self) -> Vec<(f64, f64)> {
         let mut shares: Vec<f64> = self.targets.iter().map(Difference::share).collect();
         shares.sort_by(f64::total_cmp);
@@ -137,8 +138,8 @@ pub fn percentiles(sorted: &[f64]) -> Vec<(f64, f64)> {
     PERCENTILES.iter().map(|percent| (*percent, sorted[at(*percent)])).collect()
 }
 
-/// Asks both servers for every target and compares the answers. Gaps up to `threshold` (0 to 1) do not count.
-/// `each` is called after each target.
+/// Sends every target to both servers and compares the answers. Relative differences up to `threshold` (0 to
+/// 1) do not count. `each` is called after each target.
 pub fn compare(
     sides: &[Side; 2],
     targets: &[String],
@@ -189,7 +190,7 @@ fn difference(target: &str, a: &Rendered, b: &Rendered, threshold: f64) -> Diffe
     found
 }
 
-/// The relative gap of two values, from 0 to 1: 1 if only one of them is known, `None` if neither is.
+/// The relative difference of two values, from 0 to 1: 1 if only one of them is known, `None` if neither is.
 fn gap(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     match (a, b) {
         (None, None) => None,

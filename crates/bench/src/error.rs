@@ -1,6 +1,6 @@
 use std::io;
 
-/// Why a measurement was abandoned.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A file, a socket or a child process failed.
@@ -8,13 +8,13 @@ pub enum BenchError {
     Io {
         /// What was attempted, with the address or path.
         action: String,
-        /// What the operating system answered.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A request got no answer: the connection failed, or what came back is not HTTP.
+    /// A request got no answer: the connection failed, or the answer was not HTTP.
     #[error("request {url}: {source}")]
     Request {
-        /// The address asked.
+        /// The URL of the request.
         url: String,
         /// What went wrong.
         source: Box<ureq::Error>,
@@ -35,7 +35,7 @@ pub enum BenchError {
     /// Something did not happen within its time limit.
     #[error("timed out after {seconds} s while waiting {what}")]
     Timeout {
-        /// What was waited for, like `for the daemon to stop`.
+        /// What the wait was for, like `for the daemon to stop`.
         what: &'static str,
         /// How long the wait was, in seconds.
         seconds: u64,

@@ -10,10 +10,10 @@ use crate::BenchError;
 
 /// Largest answer that is read.
 const BODY_BYTES_MAX: u64 = 1 << 30;
-/// Longest wait for an answer, in case the server hangs.
+/// Longest wait for an answer. It matters only if the server hangs.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A client of one server. It connects with the first request, and again when the server has closed the
+/// A client of one server. It connects with the first request, and reconnects when the server has closed the
 /// connection.
 #[derive(Debug)]
 pub struct Client {
@@ -22,12 +22,12 @@ pub struct Client {
     agent: Agent,
 }
 
-/// An answer, whatever its status.
+/// An answer with any status.
 #[derive(Debug)]
 pub struct Answer {
     /// HTTP status code.
     pub status: u16,
-    /// The body, with chunking removed.
+    /// The body, with the chunked transfer encoding removed.
     pub body: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Client {
         Self { address: address.to_owned(), token: None, agent: config.build().new_agent() }
     }
 
-    /// Sends this bearer token with every request; an empty one sends none.
+    /// Sends this bearer token with every request; an empty token is not sent.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
         Self { token: (!token.is_empty()).then(|| token.to_owned()), ..self }
@@ -94,8 +94,9 @@ impl Client {
         read(url, request.send(body))
     }
 
-    /// Posts a JSON text and passes the lines of the answer to `each` as they come, without a limit on their number or
-    /// on the time. Ends early when `each` returns `false`. An answer with another status than 200 is returned whole.
+    /// Posts a JSON text and passes the lines of the answer to `each` as they arrive, without a limit on
+    /// their number or on the time. Stops early when `each` returns `false`. An answer with a status other
+    /// than 200 is returned as a whole.
     ///
     /// # Errors
     /// As [`Client::get`], also if the answer breaks off.
@@ -211,7 +212,8 @@ mod tests {
         let (address, thread) = server(vec![vec![answer], vec![answer]]);
         let client = Client::new(&address);
         assert_eq!(client.get("/").unwrap().status, 200);
-        // The first connection is closed before the second is accepted; a request may still see the end of it.
+        // The first connection is closed before the second is accepted, so a request may still hit the end of
+        // the first.
         let second = (0..100).find_map(|_| client.get("/").ok());
         assert_eq!(second.map(|answer| answer.status), Some(200));
         assert_eq!(thread.join().unwrap().len(), 2);

@@ -1,11 +1,11 @@
 //! Measures a running server from the outside: it sends a repeatable load or repeats a query, and reads
 //! processor time, memory and disk use from `/proc` and the file system.
 //!
-//! Any server that accepts Graphite lines and answers Graphite's API can be measured; figures that come
-//! from Plumbago's admin port are left out for others. Must not know: the daemon's crates, the command
+//! Any server that accepts Graphite lines and answers Graphite's API can be measured. Figures that come from
+//! Plumbago's admin port are left out for other servers. Must not know: the daemon's crates, the command
 //! line. Start at [`load::measure`] and [`query::time_all`]. [`diff`] compares the answers of two servers,
-//! [`smoke`] sends a point and waits for it, [`traffic`] repeats recorded requests and lines. [`seeds`] measures the
-//! figures of the articles that the project began with.
+//! [`smoke`] sends a point and waits for it, [`traffic`] repeats recorded requests and lines. [`seeds`]
+//! measures the figures that were the goals at the start of the project.
 
 pub mod diff;
 pub mod http;

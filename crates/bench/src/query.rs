@@ -1,4 +1,4 @@
-//! Times requests for names and graphs over one kept-alive connection.
+//! Measures the time of requests for names and graphs over one kept-alive connection.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::http::encode;
 use crate::load::names::{self, Shape};
 use crate::{BenchError, Client};
 
-/// Requests that are made for each query even if the time limit is over.
+/// The number of requests for each query that are made even after the time limit.
 const REQUESTS_MIN: usize = 3;
 
 /// How often to repeat each query.
 #[derive(Debug, Clone, Copy)]
 pub struct Repeat {
-    /// Largest number of timed requests for each query, one after the other; at least 3 are made.
+    /// Largest number of timed requests for each query, made one after the other; at least 3 are made.
     pub count: usize,
     /// No further request for a query is made after this time.
     pub time_limit: Duration,
@@ -23,7 +23,7 @@ pub struct Repeat {
 /// A request and the label that it is reported under.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// What is asked, like `find servers.*`.
+    /// What is requested, like `find servers.*`.
     pub label: String,
     path: String,
 }
@@ -31,7 +31,7 @@ pub struct Query {
 /// The time range and the format of a render request.
 #[derive(Debug, Clone)]
 pub struct RenderOptions {
-    /// Begin of the time range, in Graphite's notation.
+    /// Start of the time range, in Graphite's notation.
     pub from: String,
     /// End of the time range, in Graphite's notation.
     pub until: String,
@@ -41,36 +41,36 @@ pub struct RenderOptions {
     pub max_data_points: Option<u32>,
 }
 
-/// What the requests for one query took.
+/// The times of the requests for one query.
 #[derive(Debug, Clone)]
 pub struct Timing {
     /// The label of the query.
     pub label: String,
-    /// Timed requests.
+    /// The number of timed requests.
     pub requests: usize,
     /// Median time in milliseconds.
     pub p50_ms: f64,
     /// 99th percentile in milliseconds.
     pub p99_ms: f64,
-    /// Names or series in the answer, if it is JSON; else 0.
+    /// The number of names or series in the answer, if it is JSON; else 0.
     pub results: usize,
-    /// Bytes of the answer's body.
+    /// The size of the answer's body in bytes.
     pub bytes: usize,
 }
 
 impl Query {
-    /// One level of names, by `/metrics/find`.
+    /// A query for one level of names, by `/metrics/find`.
     pub fn find(glob: &str) -> Self {
         Self { label: format!("find {glob}"), path: format!("/metrics/find?query={}", encode(glob)) }
     }
 
-    /// All full names, by `/metrics/expand`.
+    /// A query for all full names, by `/metrics/expand`.
     pub fn expand(glob: &str) -> Self {
         let path = format!("/metrics/expand?leavesOnly=1&query={}", encode(glob));
         Self { label: format!("expand {glob}"), path }
     }
 
-    /// One target, by `/render`.
+    /// A query for one target, by `/render`.
     pub fn render(target: &str, options: &RenderOptions) -> Self {
         let mut path = format!("/render?target={}&from={}", encode(target), encode(&options.from));
         path += &format!("&until={}&format={}", encode(&options.until), encode(&options.format));
@@ -80,12 +80,12 @@ impl Query {
         Self { label: format!("render {target}"), path }
     }
 
-    /// A path with its query, reported under `label`.
+    /// A query for a path with its query string, reported under `label`.
     pub(crate) fn path(label: impl Into<String>, path: String) -> Self {
         Self { label: label.into(), path }
     }
 
-    /// Searches that match the names that [`crate::load`] sends.
+    /// Queries that match the names that [`crate::load`] sends.
     pub fn defaults(shape: Shape) -> Vec<Self> {
         let mut exact = Vec::new();
         names::write(&mut exact, shape, "", 0);
@@ -116,14 +116,15 @@ impl Query {
 /// Times the queries one after the other.
 ///
 /// # Errors
+///
 /// [`BenchError::Request`] when a request gets no answer, [`BenchError::Refused`] when the first answer to a
-/// query is not 200.
+/// query has a status other than 200.
 pub fn time_all(client: &Client, queries: &[Query], repeat: Repeat) -> Result<Vec<Timing>, BenchError> {
     queries.iter().map(|query| time(client, query, repeat)).collect()
 }
 
 fn time(client: &Client, query: &Query, repeat: Repeat) -> Result<Timing, BenchError> {
-    // Not timed: this request opens the connection and fills the server's caches.
+    // This request is not timed, because it opens the connection and fills the server's caches.
     let first = client.get(&query.path)?;
     if first.status != 200 {
         let body = String::from_utf8_lossy(&first.body).trim().to_owned();
@@ -156,7 +157,7 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
 
-/// Names or series in a JSON answer; 0 for other formats.
+/// The number of names or series in a JSON answer; 0 for other formats.
 fn results(body: &[u8]) -> usize {
     match serde_json::from_slice::<Value>(body) {
         Ok(Value::Array(items)) => items.len(),
@@ -165,7 +166,7 @@ fn results(body: &[u8]) -> usize {
     }
 }
 
-/// One row per query, with a heading.
+/// A table with a heading and one row per query.
 pub fn table(timings: &[Timing]) -> String {
     let width = timings.iter().map(|t| t.label.len()).max().unwrap_or(0);
     let mut out = format!("{:width$}   p50 ms    p99 ms   results       bytes  requests\n", "");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 pub struct Report(Vec<(String, Value, &'static str)>);
 
 impl Report {
-    /// Adds a figure. NaN stands for an unknown one: it is printed as `-` and as `null`.
+    /// Adds a figure. NaN means that the figure is unknown: it is printed as `-` and as `null`.
     pub fn figure(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.0.push((name.into(), Value::from(value), unit));
     }
@@ -17,7 +17,7 @@ impl Report {
         self.0.push((name.into(), Value::from(value), unit));
     }
 
-    /// One line per figure: name, value, unit.
+    /// A table with one line per figure: name, value and unit.
     pub fn table(&self) -> String {
         let shown: Vec<String> = self.0.iter().map(|(_, value, _)| shown(value)).collect();
         let names = self.0.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
@@ -28,7 +28,7 @@ impl Report {
         self.0.iter().zip(&shown).map(row).collect()
     }
 
-    /// One JSON object; each key is made of name and unit, joined by `_`.
+    /// One JSON object. Each key consists of the name and the unit of a figure, joined by `_`.
     pub fn json(&self) -> String {
         let fields = self.0.iter().map(|(name, value, unit)| (key(&format!("{name} {unit}")), value.clone()));
         Value::Object(fields.collect::<Map<_, _>>()).to_string() + "\n"

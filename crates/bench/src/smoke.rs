@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a point is sent.
+/// The protocol by which a point is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// A line over TCP.
@@ -31,10 +31,10 @@ pub enum Way {
     Http,
 }
 
-/// The point.
+/// The point to send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Probe {
-    /// Name of its metric, with characters of a plain name only.
+    /// The name of its metric. It may contain only characters that need no encoding.
     pub name: String,
     /// Seconds since the epoch.
     pub timestamp: u32,
@@ -42,20 +42,20 @@ pub struct Probe {
     pub value: f64,
 }
 
-/// How long the point took to appear, in seconds since it was sent.
+/// The times until the point appeared, in seconds since it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// Time until `/metrics/find` returned the name.
+    /// The time until `/metrics/find` returned the name.
     pub found: f64,
-    /// Time until `/render` returned the value.
+    /// The time until `/render` returned the value.
     pub read: f64,
 }
 
-/// Sends the point to a listener and waits until the API at `api` has it.
+/// Sends the point to a listener and waits until the API at `api` returns it.
 ///
 /// # Errors
 ///
-/// If it cannot be sent, the API does not answer, or it does not have the point within `patience`.
+/// If it cannot be sent, the API does not answer, or does not return the point within `patience`.
 pub fn check(
     way: Way,
     listener: SocketAddr,
@@ -91,7 +91,7 @@ fn send(way: Way, listener: SocketAddr, probe: &Probe) -> std::io::Result<()> {
     stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     stream.write_all(&bytes)?;
     if way == Way::Http {
-        // The server could take a connection that closes before the answer for a broken one.
+        // If the connection closed before the answer, the server could regard it as broken.
         stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
         stream.read_to_end(&mut Vec::new())?;
     }
@@ -107,7 +107,7 @@ fn bytes(way: Way, Probe { name, timestamp, value }: &Probe) -> Vec<u8> {
             format!("{head} {}\r\n\r\n{line}", line.len()).into_bytes()
         }
         Way::Pickle => {
-            // Protocol 0, which is text: a list with one (name, (timestamp, value)).
+            // Pickle protocol 0, which is text: a list with one tuple (name, (timestamp, value)).
             framed(format!("(lp0\n(V{name}\np1\n(I{timestamp}\nF{value:?}\ntp2\ntp3\na.").as_bytes())
         }
         Way::Protobuf => {
@@ -131,7 +131,7 @@ fn framed(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A field of bytes in a protobuf message.
+/// A bytes field of a protobuf message.
 fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     varint(bytes.len() as u64, out);
@@ -152,7 +152,7 @@ fn is_found(api: &Client, probe: &Probe) -> Result<bool, BenchError> {
 }
 
 fn is_read(api: &Client, probe: &Probe) -> Result<bool, BenchError> {
-    // A slot may last an hour, and its timestamp is its start, which is before the point.
+    // A slot may last an hour. Its timestamp is its start, which is before the point.
     let (from, until) = (probe.timestamp.saturating_sub(3600), probe.timestamp.saturating_add(1));
     let query =
         format!("/render?format=json&noCache=1&target={}&from={from}&until={until}", encode(&probe.name));

@@ -1,4 +1,4 @@
-//! Downloads Cassandra's jars once. Uses Maven, so that the machine's configured mirrors apply.
+//! Downloads Cassandra's jars once. Uses Maven, so that the mirrors configured on the machine apply.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn fetch(release: Release, directory: &Path) -> Result<(), NodeError> {
     copy_jars(&pom, &[format!("-Dcassandra={}", release.version())], directory)
 }
 
-/// Copies the jars that a POM names, and those that they need, into a directory.
+/// Copies the jars that a POM names, and the jars that these need, into a directory.
 ///
 /// # Errors
 ///

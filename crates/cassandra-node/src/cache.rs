@@ -44,7 +44,7 @@ pub fn area(name: &str) -> Result<PathBuf, NodeError> {
     make(directory()?.join(name))
 }
 
-/// [`once_in`] the directory for Cassandra.
+/// Calls [`once_in`] with the directory for Cassandra.
 pub(crate) fn once(
     name: &str,
     fetch: impl FnOnce(&Path) -> Result<(), NodeError>,
@@ -53,7 +53,7 @@ pub(crate) fn once(
 }
 
 /// A directory in an area of the cache. If it is missing, `fetch` fills a temporary directory, which is then
-/// renamed. A lock makes other processes wait meanwhile.
+/// renamed. Meanwhile a lock makes other processes wait.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ impl RunDirectory {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

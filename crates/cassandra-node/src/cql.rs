@@ -1,4 +1,4 @@
-//! A minimal, blocking client for Cassandra's native protocol (version 4). Tests use it, and the check
+//! A minimal, blocking client for Cassandra's native protocol (version 4). It is used by tests, and to check
 //! whether a node answers. It sends one query at a time and does not page.
 
 use std::io::{Read, Write};
@@ -120,7 +120,7 @@ impl Connection {
             let mut reader = Reader(&answer);
             return Err(NodeError::Cql { code: reader.int()?, message: reader.string()? });
         }
-        // If the flag for warnings is set, they precede the body.
+        // If the flag for warnings is set, warnings precede the body.
         Ok((header[4], if header[1] & 0x08 == 0 { answer } else { skip_warnings(&answer)? }))
     }
 }
@@ -145,7 +145,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// True if there are no rows.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

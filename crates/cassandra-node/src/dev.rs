@@ -25,8 +25,8 @@ pub struct DevNode {
 }
 
 impl DevNode {
-    /// The node with its data in `directory`, which is created if it is missing. The node may be running
-    /// already.
+    /// The node whose data is in `directory`, which is created if it is missing. The node may already be
+    /// running.
     ///
     /// # Errors
     ///
@@ -37,22 +37,22 @@ impl DevNode {
         Ok(Self { directory, address })
     }
 
-    /// The address and port on which it listens.
+    /// The address and port on which the node listens.
     pub fn socket(&self) -> SocketAddr {
         (self.address, PORTS[0]).into()
     }
 
-    /// The directory with its data, settings and log.
+    /// The directory with the node's data, settings and log.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The path of its log.
+    /// The path of the node's log.
     pub fn log(&self) -> PathBuf {
         self.directory.join("cassandra.log")
     }
 
-    /// Its process id. `None` if it is not running.
+    /// The process id of the node. `None` if it is not running.
     pub fn running(&self) -> Option<u32> {
         let (id, _) = self.recorded()?;
         // Another program may have the same id by now.
@@ -68,7 +68,7 @@ impl DevNode {
         Some((id.parse().ok()?, address.parse().ok()?))
     }
 
-    /// Starts it if it is not running, and waits until it answers.
+    /// Starts the node if it is not running, and waits until it answers.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl DevNode {
         Ok(rows.texts().concat())
     }
 
-    /// Stops it and waits until it has ended. Returns false if it was not running.
+    /// Stops the node and waits until it has ended. Returns false if it was not running.
     pub fn stop(&self) -> bool {
         let Some(id) = self.running() else { return false };
         let start = Instant::now();

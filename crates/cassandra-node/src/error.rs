@@ -1,4 +1,4 @@
-//! Errors of starting and using a node, or another server in Java.
+//! Errors when starting or using a node, or another server in Java.
 
 use std::path::PathBuf;
 

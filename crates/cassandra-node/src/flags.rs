@@ -58,8 +58,8 @@ const FLAGS: [&str; 17] = [
     "-XX:+PerfDisableSharedMem",
     "-Xss256k",
     "-Dcassandra-foreground=yes",
-    // JMX is off because its property is not set. An empty value would make the start fail.
-    // With a shorter delay, nodes remove each other from the ring as unknown.
+    // JMX is off because its property is not set. An empty value would make the start fail. With a ring delay
+    // below two seconds, nodes remove each other from the ring as unknown.
     "-Dcassandra.ring_delay_ms=2000",
     "-Dcassandra.skip_wait_for_gossip_to_settle=0",
     "-Dcassandra.load_ring_state=false",

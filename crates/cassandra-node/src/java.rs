@@ -24,7 +24,7 @@ pub(crate) fn find(release: Release) -> Result<PathBuf, NodeError> {
 ///
 /// # Errors
 ///
-/// [`NodeError::Missing`] if the machine lacks it.
+/// [`NodeError::Missing`] if the machine lacks this version.
 pub fn version(major: &str) -> Result<PathBuf, NodeError> {
     // Asking a Java for its version starts it, and every start of a node asks.
     static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());

@@ -45,7 +45,7 @@ impl Node {
         Ok(Self { process: None, address: place.address, options, artifacts, directory, log })
     }
 
-    /// Its address and port as text, like `127.1.2.3:9042`.
+    /// The node's address and port as text, like `127.1.2.3:9042`.
     pub fn contact_point(&self) -> String {
         self.socket().to_string()
     }
@@ -55,17 +55,18 @@ impl Node {
         (self.address, PORTS[0]).into()
     }
 
-    /// The path of its log.
+    /// The path of the node's log.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The directory of its data: below it one for each keyspace, and in that one for each table.
+    /// The directory of the node's data. It contains a directory for each keyspace, which contains one for
+    /// each table.
     pub fn data(&self) -> PathBuf {
         self.directory.join("data")
     }
 
-    /// The path of its certificate. The file exists if [`Options::tls`] is set.
+    /// The path of the node's certificate. The file exists if [`Options::tls`] is set.
     pub fn certificate(&self) -> PathBuf {
         certificate::file(&self.directory)
     }
@@ -75,7 +76,7 @@ impl Node {
         self.process.as_ref().map(Tied::id)
     }
 
-    /// True if the process exists, even if it is frozen.
+    /// Whether the process exists, even if it is frozen.
     pub fn runs(&mut self) -> bool {
         self.process.as_mut().is_some_and(Tied::runs)
     }
@@ -181,7 +182,7 @@ impl Node {
         }
     }
 
-    /// Waits until the ports are free, which can take a moment longer than the end of the process.
+    /// Waits until the ports are free, which may be a moment after the process has ended.
     fn wait_gone(&self) {
         let start = Instant::now();
         while !process::free(self.address) && start.elapsed() < HANG {

@@ -25,7 +25,7 @@ pub struct Options {
     pub heap_mib: u32,
     /// Whether SASI indexes can be created. In Cassandra they are off by default.
     pub sasi: bool,
-    /// Whether clients must log in ([`crate::cql::SUPERUSER`] exists) and permissions are checked.
+    /// Whether clients must log in (as [`crate::cql::SUPERUSER`] at first) and permissions are checked.
     pub authentication: bool,
     /// Whether TLS is offered to clients, with the certificate at [`crate::Node::certificate`].
     pub tls: bool,
@@ -35,9 +35,10 @@ pub struct Options {
     /// Whether Java uses only its fast compiler and the serial garbage collector. This halves the CPU time of
     /// a start, but the server is slow under load, so set it to `false` for measurements.
     pub quick: bool,
-    /// The data centre of each node, in turn; empty if all are in the same, without a name.
+    /// The data centres of the nodes, assigned in turn; empty if all nodes are in the same unnamed data
+    /// centre.
     pub datacenters: Vec<String>,
-    /// A node, counted from 0, and the directory on another file system that has all its data: tables, commit log
+    /// A node, counted from 0, and a directory on another file system for all its data: tables, commit log
     /// and hints.
     pub disk: Option<(usize, PathBuf)>,
     /// Additional lines for `cassandra.yaml`. They must not repeat a key that this crate writes.

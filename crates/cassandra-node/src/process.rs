@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::error::NodeError;
 
-/// Timeout against hanging: waiting for a node fails after this time.
+/// Waiting for a node fails after this time, so that no caller hangs.
 pub const HANG: Duration = Duration::from_secs(240);
 
 /// The ports of every node: the first for clients (native protocol), the second for other nodes.
@@ -24,7 +24,7 @@ pub(crate) const PORTS: [u16; 2] = [9042, 7000];
 #[derive(Debug)]
 pub struct Tied {
     child: Child,
-    /// Keeps the thread running that started the child, because the kernel kills the child when that *thread*
+    /// Keeps the thread that started the child running, because the kernel kills the child when that *thread*
     /// ends. The thread ends when this sender is dropped.
     _thread: mpsc::Sender<()>,
 }
@@ -55,7 +55,7 @@ impl Tied {
         self.child.id()
     }
 
-    /// True if the process exists, even if it is frozen.
+    /// Whether the process exists, even if it is frozen.
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
@@ -130,7 +130,7 @@ pub fn tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(30)..].join("\n")
 }
 
-/// True if a node can listen on this address, because none of its ports is in use.
+/// Whether a node can listen on this address, because none of its ports is in use.
 pub(crate) fn free(address: Ipv4Addr) -> bool {
     PORTS.iter().all(|port| TcpListener::bind((address, *port)).is_ok())
 }
@@ -169,7 +169,7 @@ mod tests {
         assert!(gone(id));
     }
 
-    /// Not a test itself: the process that the next test kills.
+    /// Not a test itself: it is the process that the next test kills.
     #[test]
     #[ignore = "started by another test"]
     fn child_of_a_process_that_dies() {

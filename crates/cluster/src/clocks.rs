@@ -14,7 +14,7 @@ impl Member {
     pub(crate) async fn compare_clocks(self) {
         let mut behind = Behind::default();
         loop {
-            // Before the request: so a slow answer makes no clock look ahead.
+            // Read before the request, so that a slow answer does not make our clock look ahead.
             let clock_ms = self.clock().now_ms();
             match self.store().server_clock_ms().await {
                 Ok(server_ms) => {

@@ -1,6 +1,6 @@
-//! Follows creations and deletions of metrics by other daemons and programs: reads the change feed of the shared
-//! store, and rereads all names part by part, because other programs do not write the feed, and it can miss
-//! changes.
+//! Follows creations and deletions of metrics by other daemons and programs. Reads the change feed of the
+//! shared store. Also rereads all names part by part, because other programs do not write the feed, and the
+//! feed can miss changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,25 +17,25 @@ use crate::{ClusterError, LocalMetrics, Member, PAGE, meta_of};
 
 /// How often the change feed is read.
 const POLL_EVERY: Duration = Duration::from_secs(2);
-/// Most changes that wait to be applied. With more of them, all names are reread instead.
+/// Largest number of changes that wait to be applied. If there are more, all names are reread instead.
 const PENDING_MAX: usize = 1_000_000;
 /// How often the progress is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
-/// Age in seconds below which a name missing from a round is not treated as missing: it may have been created
-/// behind the round's position.
+/// If a name is younger than this many seconds, its absence from a round does not count: it may have been
+/// created in a part that the round had already read.
 const YOUNG: i64 = 60;
-/// Age in seconds of a metric by which the change feed must have announced it.
+/// A metric of this age, in seconds, must have been announced in the change feed.
 const ANNOUNCED_AFTER: i64 = 300;
-/// For how long names are reread often after a change that was not announced, in seconds.
+/// For how many seconds names are reread often after a change that was not announced.
 const OTHERS_FOR: i64 = 7 * 86_400;
 
 impl Member {
-    /// Follows creations and deletions by other daemons, forever. If the store finds names itself, no names
-    /// are loaded here, so only deletions are followed.
+    /// Follows creations and deletions by other daemons, forever. If the store itself resolves globs, no
+    /// names are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        // What the store has taken for restarts so far may only be first connections that failed. The restarts that the
-        // data directory knows of are real.
+        // What the store has taken for restarts so far may only have been first connections that failed. The
+        // restarts recorded in the data directory are real.
         self.set_handled_returns(self.store().names_restarts());
         let mut follower = Follower::new(self, local);
         loop {
@@ -44,7 +44,7 @@ impl Member {
     }
 }
 
-/// Limits the log lines about calls that are retried.
+/// Limits the log lines about retried calls.
 static FAILED: Throttle = Throttle::new(RETRY_LINE_MS);
 
 struct Follower {
@@ -55,17 +55,17 @@ struct Follower {
     pending: Vec<(String, bool)>,
     polled: Option<Instant>,
     round: Round,
-    /// The count of returned servers when this round or an earlier one began to look for what they lost.
+    /// The value of [`Member::returns`] when this round, or an earlier one, began to look for lost names.
     returns: u64,
-    /// When names last changed without being announced, in seconds since the epoch.
+    /// When a name last changed without an announcement, in seconds since the epoch.
     unannounced: Option<i64>,
     read_until: Option<i64>,
     saved: Instant,
 }
 
 impl Follower {
-    /// Continues where the last process of this data directory ended. Reads all names at once if changes may have
-    /// been missed since then. This is so if the copy of the names was never complete, if the position in the feed
+    /// Continues where the last process of this data directory ended. Reads all names at once if changes may
+    /// have been missed since then: if the copy of the names was never complete, if the position in the feed
     /// is not known, or if other programs create names without announcing them. A server that was restarted
     /// meanwhile may have lost names; in that case all names are read in the first step.
     fn new(member: Member, local: Arc<dyn LocalMetrics>) -> Self {
@@ -89,8 +89,8 @@ impl Follower {
         if !is_loaded && (!this.member.names().is_complete() || read_until.is_none() || this.has_others()) {
             this.round = this.round.urgent(Missing::Deleted, now);
         } else {
-            // It is not known yet whether there is a change feed. The interval without one is the shorter one, and
-            // reading a part too early does no harm.
+            // It is not known yet whether there is a change feed. The interval for stores without one is
+            // shorter, and reading a part too early does no harm.
             this.round.wait(interval(false, false));
         }
         this
@@ -206,7 +206,7 @@ impl Follower {
                 if !is_loaded {
                     new.push(meta_of(entry));
                 } else if let Some(copy) = copy.filter(|copy| copy.config != entry.1.config) {
-                    // The engine takes such a change over while it runs.
+                    // The engine can apply such a change while it runs.
                     let is_easy = entry.1.config.reads_what_was_stored_with(&copy.config);
                     if is_easy { &mut new } else { &mut different }.push(meta_of(entry));
                 }
@@ -236,8 +236,8 @@ impl Follower {
     }
 
     /// Handles names of the local copy that the round did not find. If a server has returned it may have lost
-    /// them, so they are created again. Otherwise another program has deleted them, so they are deleted here,
-    /// unless most names are missing: that is more likely a fault than a deletion.
+    /// them, so they are created again. Otherwise another program has deleted them, so they are deleted here.
+    /// If most names are missing, nothing is deleted, because that is more likely a fault than a deletion.
     async fn end_round(&mut self) -> Result<(), ClusterError> {
         if !self.member.names().is_complete() {
             self.member.names().copy().sync_names().await?;
@@ -265,14 +265,14 @@ impl Follower {
     }
 
     /// The metrics of the local copy that the round did not find although they existed when it began, and the
-    /// number of all. After a loss also those that were created meanwhile.
+    /// number of all metrics. After a loss, also the metrics that were created meanwhile.
     async fn unseen(&mut self) -> Result<(Vec<MetricMeta>, usize), ClusterError> {
         self.round.seen.sort();
         let (mut gone, mut names, mut position) = (Vec::new(), 0, None);
         loop {
             let page = self.member.names().copy().scan(position, PAGE).await?;
             names += page.entries.len();
-            // To create what is there once more does no harm, so after a loss the age does not matter.
+            // Creating an existing name again does no harm, so the age does not matter after a loss.
             let is_lost = self.round.missing == Missing::Lost;
             let is_old =
                 |entry: &MetaEntry| is_lost || i64::from(entry.created_on) < self.round.began - YOUNG;
@@ -285,14 +285,14 @@ impl Follower {
         }
     }
 
-    /// Whether programs change names that do not write the change feed, such as BigGraphite.
+    /// Whether there are programs, such as BigGraphite, that change names without writing the change feed.
     fn has_others(&self) -> bool {
         let age = self.unannounced.map(|at| self.member.clock().now() - at);
         self.member.schema_status().ignores_x_files_factor || age.is_some_and(|age| age < OTHERS_FOR)
     }
 
-    /// Notes that a change was found that was not announced. What a process finds that reads all names at once
-    /// does not count: it may have been announced while it was away.
+    /// Notes that a change was found that was not announced. Changes found by a process that reads all names
+    /// at once do not count, because they may have been announced while it was not running.
     fn note_others(&mut self) {
         if self.round.is_urgent {
             return;
@@ -303,13 +303,13 @@ impl Follower {
         self.unannounced = Some(self.member.clock().now());
     }
 
-    /// Saves how far names and changes were read.
+    /// Saves up to where names and changes were read.
     async fn save_progress(&mut self, has_feed: bool) {
         if self.saved.elapsed() < SAVE_EVERY || self.round.is_urgent {
             return;
         }
         self.saved = Instant::now();
-        // What the file says was read must not be lost in a power cut.
+        // What the file states as read must survive a power cut.
         if let Err(error) = self.member.names().copy().sync_names().await {
             tracing::warn!(%error, "cannot sync the copy of the names; trying again");
             return;
@@ -324,7 +324,7 @@ impl Follower {
     }
 }
 
-/// Loads metrics that others have created.
+/// Loads metrics that other daemons have created.
 async fn adopt(
     member: &Member,
     local: &dyn LocalMetrics,

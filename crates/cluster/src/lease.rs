@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host;
 
-/// How long a lease lasts after its last renewal, if its holder was killed. Shorter than the restart of a
-/// daemon, which can then take the lease again.
+/// How long a lease lasts after its last renewal, if its holder was killed. This is shorter than the restart
+/// of a daemon, so a restarted daemon can take the lease again.
 const TTL: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-/// How often the clock is compared with the passing of time while a job runs. Asks no server.
+/// How often the clock is compared with the elapsed time while a job runs. This asks no server.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// If our clock is ahead of the servers' by more than this, no job runs, in milliseconds. It would take metrics for
-/// expired that are not, and its deletions would win over rows that others write now. Half of the usual
-/// `maintenance.grace`.
+/// If our clock is ahead of the servers' by more than this, no job runs, in milliseconds. The job would
+/// delete metrics that have not expired, and its deletions would override rows that other daemons write now.
+/// This is half of the default of `maintenance.grace`.
 const AHEAD_MAX_MS: i64 = 300_000;
 
-/// Takes leases, so that only one daemon at a time runs a job. If the store has no leases, every daemon runs
-/// it.
+/// Takes leases, so that only one daemon at a time runs a job. If the store does not support leases, every
+/// daemon runs the job.
 #[derive(Debug)]
 pub struct LeaseKeeper {
     store: Arc<dyn SharedStore>,
@@ -39,14 +39,14 @@ struct Held {
 }
 
 impl LeaseKeeper {
-    /// Makes a keeper that takes leases from `store`.
+    /// Makes a keeper that takes its leases from `store`.
     pub fn new(store: Arc<dyn SharedStore>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, held: Mutex::default() }
     }
 
     /// Takes the lease of a job and renews it until [`LeaseKeeper::release`]. Returns `false` if another
-    /// daemon has it. Cancels `lost` if the lease cannot be renewed in time, or if our clock is set far ahead of the
-    /// servers'; the job must stop then.
+    /// daemon has it. Cancels `lost` if the lease cannot be renewed in time, or if our clock is set far ahead
+    /// of the servers' clocks; the job must stop then.
     ///
     /// # Errors
     /// If our clock is far ahead of the servers', or if the store fails or does not answer. In the latter cases the
@@ -81,11 +81,12 @@ impl LeaseKeeper {
     }
 }
 
-/// Our clock and the servers', as they were compared last.
+/// The last comparison of our clock with the servers' clocks.
 struct Clocks {
     store: Arc<dyn SharedStore>,
     clock: Arc<dyn Clock>,
-    /// How far ours was ahead, what it showed, and when that was on a clock that is never set.
+    /// How far our clock was ahead, what it showed, and the time of the comparison on a clock that is never
+    /// set.
     ahead_ms: i64,
     now_ms: i64,
     compared: Instant,
@@ -94,7 +95,7 @@ struct Clocks {
 impl Clocks {
     /// Compares the clocks. Fails if ours is too far ahead for a job.
     async fn compare(store: &Arc<dyn SharedStore>, clock: &Arc<dyn Clock>) -> Result<Self, StoreError> {
-        // Before the request: so a slow answer makes no clock look ahead.
+        // Read before the request, so that a slow answer does not make our clock look ahead.
         let (now_ms, compared) = (clock.now_ms(), Instant::now());
         let ahead_ms = now_ms - store.server_clock_ms().await?;
         if ahead_ms <= AHEAD_MAX_MS {
@@ -109,8 +110,8 @@ impl Clocks {
         Err(StoreError::new(ErrorKind::Unavailable, operation))
     }
 
-    /// Whether our clock has been set too far ahead since, as far as can be told without asking. A machine that was
-    /// asleep looks the same.
+    /// Whether our clock has been set too far ahead since the last comparison, as far as this can be known
+    /// without a request. A machine that was suspended looks the same.
     fn look_ahead(&self) -> bool {
         let passed_ms = i64::try_from(self.compared.elapsed().as_millis()).unwrap_or(i64::MAX);
         let set_by_ms = (self.clock.now_ms() - self.now_ms).saturating_sub(passed_ms);
@@ -119,7 +120,8 @@ impl Clocks {
 }
 
 /// Renews a lease until `done`, then releases it. Cancels `lost` when another daemon has the lease or could
-/// take it before the next renewal, or when our clock was set too far ahead. There is no lease if the store has none.
+/// take it before the next renewal, or when our clock was set too far ahead. There is no lease if the store
+/// does not support leases.
 async fn renew(
     lease: Option<Box<dyn Lease>>,
     mut clocks: Clocks,
@@ -132,7 +134,8 @@ async fn renew(
         if clocks.look_ahead() {
             match Clocks::compare(&clocks.store, &clocks.clock).await {
                 Ok(compared) => clocks = compared,
-                // A server that does not answer leaves it unknown, and the job can do nothing without it anyway.
+                // If a server does not answer, it is not known who has the lease. The job can do nothing
+                // without the server anyway.
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,

@@ -6,9 +6,9 @@
 //! [`RowTimestamps`]. So its tests can run in memory.
 //!
 //! Start at [`Member`], which is this daemon in the cluster. [`Names`] keeps the local copy of the names:
-//! `load` reads all of them, `follow` the changes, and `scan` says what is read again. `resend` sends rows again that a
-//! server may have lost. [`peers`] reads the pending rows and the events of other daemons, [`TaggedSeries`] tags and hides
-//! series, [`LeaseKeeper`] decides which daemon runs a job.
+//! `load` reads all of them, `follow` the changes, and `scan` decides which part is read again. `resend`
+//! sends the rows again that a server may have lost. [`peers`] reads the pending rows and the events of other
+//! daemons, [`TaggedSeries`] tags and hides series, [`LeaseKeeper`] decides which daemon runs a job.
 
 mod clock_problems;
 mod clocks;
@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 use plumbago_store::{MetaEntry, MetricMeta};
 
-/// Most names in one call to the store.
+/// Largest number of names in one call to the store.
 const PAGE: usize = 5000;
 
 fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {

@@ -11,15 +11,15 @@ use tokio::task::JoinSet;
 use crate::meta_of;
 use crate::retry::with_jitter;
 
-/// Parts that are read at the same time.
+/// Number of parts that are read at the same time.
 const PARTS: u32 = 4;
-/// Most pages that are read ahead of the caller.
+/// Largest number of pages that are read ahead of the caller.
 const PENDING_PAGES: usize = 4;
 /// The pause before a failed page is read again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// A running load of all names. Pages come in no order. Each is written to the local copy before it is
-/// returned. Dropping this value stops the load.
+/// A running load of all names. Pages are returned in no particular order. Each is written to the local copy
+/// before it is returned. Dropping this value stops the load.
 #[derive(Debug)]
 pub(crate) struct Load {
     pages: mpsc::Receiver<Result<MetaPage, StoreError>>,

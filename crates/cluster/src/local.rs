@@ -9,8 +9,8 @@ use uuid::Uuid;
 /// The metrics that this daemon has loaded.
 #[async_trait]
 pub trait LocalMetrics: Send + Sync + Debug {
-    /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are, except that
-    /// they take over a new aggregation method if their stored windows mean the same to it.
+    /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are,
+    /// except that they get a new aggregation method if their stored windows have the same meaning under it.
     ///
     /// # Errors
     /// If the engine is shutting down.
@@ -22,8 +22,8 @@ pub trait LocalMetrics: Send + Sync + Debug {
     /// If the engine is shutting down.
     async fn contains(&self, names: &[&str]) -> Result<Vec<bool>, FetchError>;
 
-    /// Returns whether each metric got a point since `since` (seconds since the epoch) or is being created,
-    /// in the order of `names`.
+    /// Returns for each metric whether it got a point since `since` (seconds since the epoch) or is being
+    /// created, in the order of `names`.
     ///
     /// # Errors
     /// If the engine is shutting down.
@@ -41,29 +41,32 @@ pub trait LocalMetrics: Send + Sync + Debug {
 /// The rows that this daemon sends to the shared store: pending rows, and acknowledged rows that are retained
 /// on the local disk.
 pub trait Outbox: Send + Sync + Debug {
-    /// Has all retained rows sent again that these servers may have lost. This survives a power cut once it
-    /// returns. Returns the size in bytes of all rows that are then to be sent again.
+    /// Queues all retained rows that these servers may have lost, so that they are sent again. Once this
+    /// returns, it survives a power cut. Returns the size in bytes of all rows that are queued to be sent
+    /// again.
     ///
     /// # Errors
-    /// If the local disk fails. The caller should retry after a transient error only.
+    ///
+    /// If the local disk fails. The caller should retry only after a transient error.
     fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError>;
 
-    /// Lets retained rows expire as if the time were `until_ms` (milliseconds of the steady clock). Younger ones are kept
-    /// until a later call.
+    /// Lets retained rows expire as if the time were `until_ms` (milliseconds of the steady clock). Younger
+    /// rows are kept until a later call.
     fn release(&self, until_ms: i64);
 
-    /// Tells whether the servers keep a commit log. Without one they lose more rows in a restart, so rows have to
-    /// be retained longer.
+    /// Sets whether the servers keep a commit log. Without one they lose more rows in a restart, so rows have
+    /// to be retained longer.
     fn set_durable(&self, is_durable: bool);
 
-    /// Why the servers acknowledge nothing at present, for operators; `None` if they acknowledge some rows.
+    /// Why the servers acknowledge nothing at present, as a text for operators; `None` if they acknowledge
+    /// some rows.
     fn last_error(&self) -> Option<String>;
 
-    /// The rows that were deferred because the servers refuse them while they acknowledge others: their number,
-    /// and why if that is known. `None` if there are none.
+    /// The rows that were deferred because the servers refuse them while they acknowledge others: the number
+    /// of rows, and the reason if it is known. `None` if no rows are deferred.
     fn deferred(&self) -> Option<(u64, Option<String>)>;
 
-    /// Why no further rows are accepted, for operators; `None` if they are.
+    /// Why no more rows are accepted, as a text for operators; `None` if they are accepted.
     fn trouble(&self) -> Option<String>;
 }
 

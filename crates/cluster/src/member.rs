@@ -19,8 +19,8 @@ use crate::watched::Watched;
 use crate::writer_file::OwnWriter;
 use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile};
 
-/// The conditions that [`Member::report`] states.
-pub const CONDITIONS: [&str; 10] = [
+/// The conditions that [`Member::report`] can raise.
+pub const CONDITIONS: [&str; 11] = [
     "schema",
     "store_down",
     "refused_tables",
@@ -34,7 +34,7 @@ pub const CONDITIONS: [&str; 10] = [
     "clock_behind",
 ];
 
-/// What a [`Member`] works with.
+/// The parts of the daemon that a [`Member`] works with.
 #[derive(Debug)]
 pub struct MemberParts {
     /// The shared store.
@@ -47,9 +47,9 @@ pub struct MemberParts {
     pub timestamps: Arc<dyn RowTimestamps>,
     /// The writer id of the data directory.
     pub writer: WriterFile,
-    /// The starts of servers that this data directory knows.
+    /// The start times of the servers that this data directory knows.
     pub nodes: NodesFile,
-    /// How far this data directory has read the names.
+    /// Which part of the names this data directory has read.
     pub scan: ScanFile,
     /// What this daemon needs from the store's schema.
     pub needs: SchemaNeeds,
@@ -57,11 +57,11 @@ pub struct MemberParts {
     pub clock: Arc<dyn Clock>,
     /// How old the stored time of a metric's last write may become before it is renewed (`updated_on`).
     pub touch_after: Duration,
-    /// Set to `true` once the schema was checked and the writer registered. `names` waits for it.
+    /// Set to `true` once the schema has been checked and the writer registered. `names` waits for this.
     pub checked: watch::Sender<bool>,
 }
 
-/// This daemon as a member of the cluster. Cloning shares it.
+/// This daemon as a member of the cluster. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Member(Arc<Inner>);
 
@@ -74,29 +74,29 @@ struct Inner {
     writer: Mutex<OwnWriter>,
     nodes: StdMutex<NodesFile>,
     schema: SchemaCheck,
-    /// Why the last attempt to join failed; `None` before the first failure and once this daemon has joined.
+    /// Why the last attempt to join failed; `None` before the first failure and after this daemon has joined.
     join_error: StdMutex<Option<String>>,
     /// What is wrong with the clock, as of the last comparisons with the server's.
     clock_problems: StdMutex<ClockProblems>,
-    /// If `true`, the shared store answers globs, so no names are loaded.
+    /// If `true`, the shared store resolves globs, so no names are loaded.
     finds_names: bool,
     clock: Arc<dyn Clock>,
     touch_after: Duration,
     checked: watch::Sender<bool>,
     scan: StdMutex<ScanFile>,
-    /// When this was made, in seconds since the epoch.
+    /// When this value was made, in seconds since the epoch.
     made_at: i64,
     watched: Watched,
     pace: Pace,
-    /// How many of the returns that [`Member::returns`] counts have had their lost names created again.
+    /// For how many of the returns counted by [`Member::returns`] the lost names have been created again.
     handled_returns: AtomicU64,
-    /// Number of restarts of servers that were noticed, including those while this daemon was down, plus the number of
-    /// times that tables were made again.
+    /// Number of restarts of servers that were noticed, including those while this daemon was down, plus the
+    /// number of times that the tables were created again.
     restarts: AtomicU64,
 }
 
 impl Member {
-    /// Makes the member. It does nothing before [`Member::join`].
+    /// Makes a member. It does nothing before [`Member::join`].
     pub fn new(parts: MemberParts) -> Self {
         Self(Arc::new(Inner {
             store: parts.store,
@@ -121,8 +121,9 @@ impl Member {
         }))
     }
 
-    /// Waits for the servers, checks the schema, registers the writer and compares the starts of the servers.
-    /// Retries until all of this has succeeded; rows may be sent from then on. Returns `false` if `stop` was cancelled first.
+    /// Waits for the servers, checks the schema, registers the writer and compares the start times of the
+    /// servers. Retries until all of this has succeeded; after that, rows may be sent. Returns `false` if
+    /// `stop` was cancelled first.
     ///
     /// If the schema has a problem, it is checked again in the background until the problem is gone.
     pub async fn join(&self, stop: &CancellationToken) -> bool {
@@ -130,7 +131,7 @@ impl Member {
             let mut logged = None;
             while let Err(error) = self.check_and_register().await {
                 let why = with_causes(&error);
-                // Retries are frequent. Each reason is logged once.
+                // Retries are frequent, so each reason is logged only once.
                 if logged.as_ref() != Some(&why) {
                     tracing::warn!("the shared store is not ready, points wait in the spool: {why}");
                 }
@@ -160,8 +161,8 @@ impl Member {
         spawn_until(stop, self.clone().resend_after_restarts());
     }
 
-    /// States in `conditions` why this daemon is not ready, which features are off although it is, and what is
-    /// wrong with its clock.
+    /// Raises in `conditions` why this daemon is not ready, which features are off, and what is wrong with
+    /// its clock.
     pub fn report(&self, conditions: &Conditions) {
         let status = self.0.schema.status();
         let down = self.0.store.down_reason();
@@ -216,7 +217,7 @@ impl Member {
 
     /// Waits until [`Member::join`] has succeeded.
     pub(crate) async fn wait_until_checked(&self) {
-        // The wait fails only if the sender is dropped, and `self` owns it.
+        // The wait fails only if the sender is dropped, but `self` owns the sender.
         let _ = self.0.checked.subscribe().wait_for(|checked| *checked).await;
     }
 
@@ -249,7 +250,7 @@ impl Member {
         loop {
             let status = self.0.schema.wait_for_change(self.store()).await;
             if self.0.schema.take_had_fatal() {
-                // Tables that were made again lack the names, just like a server that has lost them.
+                // Tables that were created again lack the names, just like a server that has lost them.
                 self.note_restart();
             }
             match self.accept(&status).await {
@@ -317,13 +318,15 @@ impl Member {
         &self.0.pace
     }
 
-    /// Whether a server has returned that may have lost names, and those were not created again yet.
+    /// Whether a server that may have lost names has returned, and these names have not been created again
+    /// yet.
     pub(crate) fn has_unhandled_return(&self) -> bool {
         self.returns() != self.handled_returns()
     }
 
-    /// How often names may have been lost: by restarts that the store has noticed, by restarts while this daemon was
-    /// not running, and with tables. Only grows; one restart may count twice.
+    /// How often names may have been lost: by restarts that the store has noticed, by restarts while this
+    /// daemon was not running, and by tables that were created again. The number only grows; one restart may
+    /// count twice.
     pub(crate) fn returns(&self) -> u64 {
         self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }
@@ -354,7 +357,7 @@ fn spawn_until(stop: &CancellationToken, work: impl Future<Output = ()> + Send +
     tokio::spawn(async move { stop.run_until_cancelled(work).await });
 }
 
-/// Several messages as one text; `None` if there is none.
+/// Joins several messages into one text; `None` if there are none.
 fn listed(messages: Vec<String>) -> Option<String> {
     (!messages.is_empty()).then(|| messages.join("; "))
 }

@@ -1,5 +1,5 @@
-//! Metrics that another program deleted from the shared store. One that gets further points is created again;
-//! the others are unloaded.
+//! Metrics that another program deleted from the shared store. A metric that gets more points is created
+//! again; the others are unloaded.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::{ClusterError, LocalMetrics, Member};
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl Member {
-    /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from the
-    /// local copy. Those that got points lately are watched first. Returns how many are missing.
+    /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from
+    /// the local copy. Metrics that got points recently are watched first. Returns how many are missing.
     pub(crate) async fn apply_deletions(
         &self,
         local: &dyn LocalMetrics,
@@ -22,7 +22,7 @@ impl Member {
     ) -> Result<usize, ClusterError> {
         let mut missing = 0;
         for names in names.chunks(AT_ONCE) {
-            // A metric that was created again since its deletion stays.
+            // Keep a metric that was created again after its deletion.
             let deleted = self.not_there(names).await?;
             missing += deleted.len();
             self.unload_or_watch(local, &deleted).await?;
@@ -43,7 +43,7 @@ impl Member {
         Ok(self.names().copy().delete(&gone).await?)
     }
 
-    /// Looks at the watched metrics once in a while. Never returns.
+    /// Checks the watched metrics regularly. Never returns.
     pub(crate) async fn watch_deleted(self, local: std::sync::Arc<dyn LocalMetrics>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -74,7 +74,7 @@ impl Member {
             self.create_missing(&kept).await?;
             self.watched().remove(names);
         }
-        // A server that has returned may have lost names. They are created again first.
+        // A server that has returned may have lost names. Those are created again first.
         if self.has_unhandled_return() {
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl Member {
     }
 }
 
-/// The names whose flag is set, and the others.
+/// Splits names into those whose flag is set and the others.
 fn divide<'a>(names: &[&'a str], flags: &[bool]) -> (Vec<&'a str>, Vec<&'a str>) {
     let (set, others): (Vec<_>, Vec<_>) = names.iter().zip(flags).partition(|(_, flag)| **flag);
     let names = |pairs: Vec<(&&'a str, &bool)>| pairs.into_iter().map(|(name, _)| *name).collect();

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::load::Load;
 
-/// How long the first start, which has no copy, waits for the names from the server. After that the daemon
-/// accepts points without them.
+/// How long the first start, which has no copy of the names, waits for the names from the server. After this
+/// time the daemon accepts points without them.
 const FIRST_START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The names of the shared store with their local copy: a metadata store that writes to both. Cloning shares
-/// them.
+/// The names of the shared store with their local copy: a metadata store that writes to both. Clones share
+/// the same state.
 #[derive(Debug, Clone)]
 pub struct Names(Arc<Inner>);
 
@@ -32,7 +32,7 @@ pub struct Names(Arc<Inner>);
 struct Inner {
     store: Arc<dyn SharedStore>,
     copy: Arc<dyn MetadataStore>,
-    /// Path of a file that exists if the copy has been complete once.
+    /// Path of a file that exists if the copy was complete at least once.
     marker: PathBuf,
     /// If `true`, all names are loaded at the start. Otherwise the copy has only the names created by this
     /// daemon.
@@ -40,7 +40,7 @@ struct Inner {
     is_complete: AtomicBool,
     /// If `true`, this process has loaded all names from the server.
     is_loaded: AtomicBool,
-    /// The load from the server in progress.
+    /// The load from the server, if one is in progress.
     load: Mutex<Option<Load>>,
     /// If `true`, the first start has given up waiting for the server.
     gave_up: AtomicBool,
@@ -84,7 +84,7 @@ impl Names {
         &*self.0.copy
     }
 
-    /// Returns whether the copy has held every name of the server once.
+    /// Whether the copy has been complete at least once, with every name of the server.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.is_complete.load(Ordering::Acquire)
     }
@@ -94,8 +94,8 @@ impl Names {
         self.0.is_loaded.load(Ordering::Acquire)
     }
 
-    /// Sets whether the xFilesFactor of all metrics counts as 0. Also saved in the marker file, for a start
-    /// without a server.
+    /// Sets whether the xFilesFactor of all metrics counts as 0. This is also saved in the marker file, for a
+    /// start without a server.
     pub(crate) fn set_ignores_x_files_factor(&self, ignores: bool) {
         self.0.ignores_x_files_factor.store(ignores, Ordering::Release);
         if self.is_complete() {
@@ -103,7 +103,7 @@ impl Names {
         }
     }
 
-    /// Adds metrics that other daemons created to the copy. Returns them with effective configurations.
+    /// Adds metrics that other daemons created to the copy. Returns them with their effective configurations.
     pub(crate) async fn copy_created(&self, metrics: Vec<MetricMeta>) -> Result<Vec<MetricMeta>, StoreError> {
         self.0.copy.create(&metrics).await?;
         let adapt = |meta: MetricMeta| MetricMeta { config: self.effective(meta.config), ..meta };
@@ -128,9 +128,9 @@ impl Names {
         self.0.is_complete.store(true, Ordering::Release);
     }
 
-    /// Returns a page of names from the server; they are in the copy already. Returns `None` if the first
-    /// start continues without the server. Points are accepted then, and the names are loaded once the server
-    /// answers.
+    /// Returns a page of names from the server; these names are already in the copy. Returns `None` if the
+    /// first start continues without the server. In that case points are accepted, and the names are loaded
+    /// once the server answers.
     async fn page_from_server(&self, is_first: bool, limit: usize) -> Result<Option<MetaPage>, StoreError> {
         if self.0.gave_up.load(Ordering::Acquire) {
             return Ok(None);
@@ -165,8 +165,8 @@ impl Names {
         self.next_page().await
     }
 
-    /// Returns the next page of the load. If there may be more pages, it has a position, which is empty: the load
-    /// itself knows where it is.
+    /// Returns the next page of the load. If there may be more pages, the page has a position, which is empty
+    /// because the load itself keeps the real one.
     async fn next_page(&self) -> Result<MetaPage, StoreError> {
         let mut load = self.0.load.lock().await;
         let next = async {
@@ -179,7 +179,7 @@ impl Names {
             Some(Some(page)) => Ok(MetaPage { next: Some(Vec::new()), ..page? }),
             Some(None) => {
                 *load = None;
-                // The marker must not outlive names that a power cut takes from the copy.
+                // The marker must not survive a power cut that takes names from the copy.
                 self.0.copy.sync_names().await?;
                 self.mark_complete();
                 self.0.is_loaded.store(true, Ordering::Release);
@@ -216,7 +216,7 @@ impl MetadataStore for Names {
         self.0.copy.create(&all).await
     }
 
-    /// Changes the store and the copy. Both keep the xFilesFactor, also if it counts as 0.
+    /// Changes the store and the copy. Both keep the stored xFilesFactor, even if it counts as 0.
     async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
         self.0.store.set_aggregation(name, method).await?;
         self.0.copy.set_aggregation(name, method).await
@@ -253,7 +253,8 @@ impl MetadataStore for Names {
             Some(page) => page,
             None => self.0.copy.scan(position, limit).await?,
         };
-        // Metrics share configurations, so consecutive metrics with the same one are adapted once.
+        // Metrics share configurations, so the configuration is adapted once for consecutive metrics that
+        // share it.
         let mut last: Option<(Arc<MetricConfig>, Arc<MetricConfig>)> = None;
         for entry in &mut page.entries {
             let effective = match &last {
@@ -284,7 +285,7 @@ impl MetadataStore for Names {
         }
     }
 
-    /// Syncs the copy. A start without the server has only its names.
+    /// Syncs the copy. A start without the server has only the names in the copy.
     async fn sync_names(&self) -> Result<(), StoreError> {
         self.0.copy.sync_names().await
     }

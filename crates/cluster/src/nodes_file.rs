@@ -1,5 +1,6 @@
-//! The file `nodes`: the last known start of each server. A start is noted only after the rows that the server
-//! may have lost by then are pending again. So a restart is found even if this daemon did not run at that time.
+//! The file `nodes`: the last known start time of each server. A start time is recorded only after the rows that
+//! the server may have lost by then are pending again. In this way a restart is found even if this daemon did
+//! not run at that time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -19,19 +20,20 @@ const HEADING: &str = "plumbago-nodes 1";
 /// A server that was not listed for this long has left the cluster.
 const LEFT_AFTER: Duration = Duration::from_secs(600);
 
-/// The known starts of servers, as saved in the file of a data directory.
+/// The known start times of servers, as saved in the file of a data directory.
 #[derive(Debug)]
 pub struct NodesFile {
     path: PathBuf,
     starts: BTreeMap<Uuid, i64>,
     is_saved: bool,
-    /// Servers that are not listed at present, and since when.
+    /// Servers that are not listed at present, each with the time since when it is missing.
     unlisted: HashMap<Uuid, Instant>,
 }
 
 impl NodesFile {
-    /// Reads the file in `dir`. If it is missing or cannot be read, no server is known. Then all retained rows
-    /// are sent again once, because any server may have been restarted since they were acknowledged.
+    /// Reads the file in `dir`. If it is missing or cannot be read, no server is known. In that case all
+    /// retained rows are sent again once, because any server may have been restarted since they were
+    /// acknowledged.
     pub fn load(dir: &Path) -> Self {
         let path = dir.join(FILE);
         let starts = match fs::read_to_string(&path) {
@@ -51,26 +53,26 @@ impl NodesFile {
         Self { path, starts, is_saved, unlisted: HashMap::new() }
     }
 
-    /// The servers whose start differs from the known one or that are new, each with its start. Servers that did not
-    /// answer yet are left out.
+    /// The servers that are new or whose start time differs from the known one, each with its start time.
+    /// Servers that have not answered yet are left out.
     pub(crate) fn news(&self, listed: &[NodeStart]) -> Vec<(Uuid, i64)> {
         let starts = listed.iter().filter_map(|node| Some((node.node, node.start?)));
         starts.filter(|(node, start)| self.starts.get(node) != Some(start)).collect()
     }
 
-    /// Whether one of the servers was known with another start, which means that it was restarted.
+    /// Whether one of these servers was known with another start time, which means that it was restarted.
     pub(crate) fn has_restart(&self, news: &[(Uuid, i64)]) -> bool {
         news.iter().any(|(node, start)| self.starts.get(node).is_some_and(|known| known != start))
     }
 
-    /// Notes starts as known. Call it only after the rows that these servers may have lost were queued to be sent
-    /// again.
+    /// Notes start times as known. Call this only after the rows that these servers may have lost were queued
+    /// to be sent again.
     pub(crate) fn note(&mut self, news: &[(Uuid, i64)]) {
         self.is_saved &= news.is_empty();
         self.starts.extend(news.iter().copied());
     }
 
-    /// Returns the age of the oldest answer if all servers have answered and the starts of all are known.
+    /// Returns the age of the oldest answer if all servers have answered and all their start times are known.
     /// Forgets servers that have left the cluster.
     pub(crate) fn settled(&mut self, listed: &[NodeStart]) -> Option<Duration> {
         if listed.is_empty() {
@@ -93,10 +95,11 @@ impl NodesFile {
         listed.iter().map(|node| node.age).max().filter(|_| all)
     }
 
-    /// Writes the file if something has changed. It is replaced as a whole and synced.
+    /// Writes the file if something has changed. The file is replaced as a whole and synced.
     ///
     /// # Errors
-    /// If that fails. The old file stays, and the next call tries again.
+    ///
+    /// If the file cannot be written. The old file stays, and the next call tries again.
     pub(crate) fn save(&mut self) -> io::Result<()> {
         if self.is_saved {
             return Ok(());
@@ -157,7 +160,7 @@ mod tests {
         assert_eq!(file.news(&nodes), []);
         let nodes = [listed(A, Some(8), 1), listed(B, Some(9), 4)];
         assert_eq!((file.news(&nodes), file.settled(&nodes)), (vec![(A, 8)], None));
-        // A start that was noted but not saved is news again after a restart of the daemon.
+        // A start time that was recorded but not saved is new again after a restart of the daemon.
         file.note(&[(A, 8)]);
         assert_eq!(NodesFile::load(dir.path()).news(&nodes), [(A, 8)]);
     }

@@ -1,19 +1,20 @@
-//! Limits the requests of the background tasks on names, all together.
+//! Limits the total rate of requests about names by the background tasks.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Average number of requests a second. A call sends its requests at once, but no second has a thousand or more.
+/// Average number of requests a second. A call sends all its requests at once, but there are never a thousand
+/// or more in a second.
 const RATE: u32 = 600;
 
-/// Names that are looked up in one call.
+/// Number of names that are looked up in one call.
 pub(crate) const AT_ONCE: usize = 100;
-/// Names that are created again in one call.
+/// Number of names that are created again in one call.
 pub(crate) const CREATED_AT_ONCE: usize = 50;
 
-/// Requests per name.
+/// The kind of work, with its number of requests per name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     /// One read.
@@ -33,7 +34,7 @@ impl Pace {
         Self(Mutex::new(Instant::now()))
     }
 
-    /// Waits until the requests for this many names may be sent.
+    /// Waits until the requests for this many names may be sent, by the kind of work.
     pub(crate) async fn wait(&self, names: usize, work: Work) {
         let requests = u32::try_from(names).unwrap_or(u32::MAX).saturating_mul(work as u32);
         let start = {

@@ -8,8 +8,8 @@ use plumbago_store::{FetchError, FetchRequest, KnownSlots, Provenance, ReadNotes
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Most reads that are queued to be recorded. Further ones are dropped: the store records only a sample
-/// anyway.
+/// Largest number of reads that wait to be recorded. Further ones are dropped: the store records only a
+/// sample anyway.
 const PENDING_MAX: usize = 16;
 
 /// A source of series that records which metrics are read from it.
@@ -48,7 +48,7 @@ impl SeriesSource for NotedReads {
         Ok(read)
     }
 
-    /// Not noted: an explanation comes with the graph that it explains.
+    /// An explanation is not recorded as a read, because it accompanies a graph whose read is recorded.
     async fn explain(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
         self.source.explain(request).await
     }

@@ -9,18 +9,19 @@ use tokio::time::Instant;
 use crate::retry::{RETRY_LINE_MS, RETRY_PAUSE, with_jitter};
 use crate::{ClusterError, Member, host};
 
-/// How many writer ids are tried before giving up for a moment.
+/// How many writer ids are tried in one attempt.
 const DRAWS: usize = 16;
-/// How often the registration is renewed, long before it ends.
+/// How often the registration is renewed, long before it expires.
 const RENEW_EVERY: Duration = Duration::from_secs(3600);
-/// The time from a first registration until it is looked at again: the longest that another daemon can take
-/// between its look at the table and its own registration.
+/// The time from a first registration until it is checked again: the longest time that another daemon can
+/// take between its look at the table and its own registration.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 /// How often the daemon checks whether a renewal is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Member {
-    /// Registers the writer ids, or renews that. If another instance has them, takes others that are free.
+    /// Registers the writer ids, or renews their registration. If another instance has them, takes other ids
+    /// that are free.
     pub(crate) async fn register(&self) -> Result<(), ClusterError> {
         let (host, mut own) = (host(), self.own_writer().lock().await);
         let replica = own.file.identity().replica();
@@ -47,8 +48,8 @@ impl Member {
         Err(ClusterError::NoFreeWriter(replica))
     }
 
-    /// Renews the registration every hour, on the clock of the machine too: after a standstill it may have
-    /// ended. Never returns.
+    /// Renews the registration every hour. Also measures the hour on the machine's clock, because the
+    /// registration may have expired while the machine was suspended. Never returns.
     pub(crate) async fn keep_registered(self) {
         static FAILED: Throttle = Throttle::new(RETRY_LINE_MS);
         let (mut at, mut now, mut pause) = (Instant::now(), self.clock().now(), FIRST_LOOK);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-/// Writes a new file, syncs it, and gives it the name of the old one.
+/// Writes a new file, syncs it, and renames it to the name of the old one.
 pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -1,4 +1,4 @@
-//! Sends rows again that a server may have lost.
+//! Sends the rows again that a server may have lost.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use uuid::Uuid;
 use crate::Member;
 use crate::nodes_file::NodesFile;
 
-/// How often the starts of the servers are compared with those that are known.
+/// How often the start times of the servers are compared with the known ones.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// At the start: how often the daemon checks for the first answers of the servers, and for how long.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(20);
 const FIRST_LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Member {
-    /// Compares the starts once before the first row is sent. A server that is new has no rows of this daemon
-    /// then, so none are sent again for it. Waits for the answers of the servers, but not long: those that
-    /// answer later count as new.
+    /// Compares the start times once before the first row is sent. A new server has no rows of this daemon at
+    /// that time, so none are sent again for it. Waits for the answers of the servers, but not long: servers
+    /// that answer later count as new.
     pub(crate) async fn look_before_sending(&self) {
         let answered = async {
             loop {
@@ -43,18 +43,17 @@ impl Member {
 
     async fn look(&self) {
         let this = self.clone();
-        // Syncs files. A panic is reported by the panic hook.
+        // Run on a blocking thread because it syncs files. A panic is reported by the panic hook.
         let _ = tokio::task::spawn_blocking(move || this.compare_starts()).await;
     }
 
     fn compare_starts(&self) {
         let mut nodes = self.nodes();
-        // Before the list is made: the process may be stopped at any point.
+        // Read before the list is made, because the process may be suspended at any point.
         let now_ms = self.clock().steady_ms();
         let listed = self.store().node_starts();
         let news = nodes.news(&listed);
-        // Noted only after it is on the disk that the rows are sent again, so that a crash in between loses
-        // nothing.
+        // Noted only after the queued rows are on the disk, so that a crash in between loses nothing.
         if !news.is_empty() && self.resend(&news) {
             if nodes.has_restart(&news) {
                 self.note_restart();
@@ -68,7 +67,7 @@ impl Member {
         save(&mut nodes);
     }
 
-    /// Has retained rows sent again for these servers. Returns `false` if the caller has to retry.
+    /// Queues retained rows to be sent again to these servers. Returns `false` if the caller has to retry.
     fn resend(&self, news: &[(Uuid, i64)]) -> bool {
         let servers: Vec<Uuid> = news.iter().map(|(server, _)| *server).collect();
         match self.outbox().resend(&servers) {
@@ -87,7 +86,7 @@ impl Member {
     }
 }
 
-/// A failure is only logged: as long as the old file is there, the next start sends rows again once more.
+/// A failure is only logged: while the old file exists, the next start sends the rows again once more.
 fn save(nodes: &mut NodesFile) {
     if let Err(error) = nodes.save() {
         tracing::warn!(

@@ -1,5 +1,5 @@
-//! When which part of all names is read again. A round reads each part once; its parts are spread over an
-//! interval, and a round may begin with any of them.
+//! Decides when which part of all names is read again. A round reads each part once. Its parts are spread
+//! over an interval, and a round may begin with any of them.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -10,15 +10,16 @@ use tokio::time::Instant;
 
 use crate::PAGE;
 
-/// How often all names are reread if they change without being announced: another program creates them too.
+/// How often all names are reread if names change without being announced, because another program creates
+/// them too.
 const WITH_OTHERS: Duration = Duration::from_secs(3600);
-/// How often they are reread if all changes are announced in the change feed.
+/// How often all names are reread if all changes are announced in the change feed.
 const WITH_FEED: Duration = Duration::from_secs(6 * 3600);
-/// How often they are reread if there is no change feed.
+/// How often all names are reread if there is no change feed.
 const WITHOUT_FEED: Duration = Duration::from_secs(300);
 /// Parts of a round if the number of names is not known.
 const FIRST_PARTS: u32 = 64;
-/// Fewest and most parts of a round.
+/// Smallest and largest number of parts of a round.
 const PARTS: std::ops::RangeInclusive<u32> = 4..=1024;
 
 /// Returns how often all names are reread.
@@ -42,7 +43,7 @@ pub(crate) enum Missing {
 /// A round over all names.
 #[derive(Debug)]
 pub(crate) struct Round {
-    /// The part that is read next, and the number of parts.
+    /// The part that is read next, and the total number of parts.
     part: (u32, u32),
     /// The number of parts that were read.
     done: u32,
@@ -51,13 +52,14 @@ pub(crate) struct Round {
     /// Whether the parts are read one after the other, without pauses.
     pub(crate) is_urgent: bool,
     pub(crate) missing: Missing,
-    /// The names that were found.
+    /// The names that were found so far.
     pub(crate) seen: SeenNames,
     due: Instant,
 }
 
 impl Round {
-    /// Begins a round whose first part is due at once. `part` is where it begins and of how many parts.
+    /// Begins a round whose first part is due at once. `part` is the part with which it begins, and the total
+    /// number of parts.
     pub(crate) fn new(part: (u32, u32), began: i64) -> Self {
         let part = if part.1 == 0 { (0, FIRST_PARTS) } else { part };
         let (seen, due) = (SeenNames::default(), Instant::now());
@@ -69,7 +71,7 @@ impl Round {
         Self { is_urgent: true, missing, ..Self::new(self.part, began) }
     }
 
-    /// Begins the next round, in parts of about a page.
+    /// Begins the next round, whose parts have about one page each.
     pub(crate) fn next(&self, began: i64, interval: Duration) -> Self {
         let of = u32::try_from(self.seen.len() / PAGE).unwrap_or(u32::MAX);
         let of = of.clamp(*PARTS.start(), *PARTS.end());
@@ -85,7 +87,7 @@ impl Round {
         Share { index: self.part.0, of: self.part.1 }
     }
 
-    /// Where a process continues that is started now.
+    /// The position at which a newly started process continues.
     pub(crate) fn position(&self) -> (u32, u32) {
         self.part
     }
@@ -94,26 +96,26 @@ impl Round {
         !self.is_whole() && (self.is_urgent || self.due <= Instant::now())
     }
 
-    /// Whether all parts were read.
+    /// Whether all parts have been read.
     pub(crate) fn is_whole(&self) -> bool {
         self.done >= self.part.1
     }
 
-    /// Notes that the next part was read. All parts together take `interval`.
+    /// Notes that the next part was read. `interval` is the time for all parts together.
     pub(crate) fn advance(&mut self, interval: Duration) {
         self.part.0 = (self.part.0 + 1) % self.part.1;
         self.done += 1;
         self.wait(interval);
     }
 
-    /// Lets the next part wait for its share of `interval`.
+    /// Makes the next part wait for its share of `interval`.
     pub(crate) fn wait(&mut self, interval: Duration) {
         self.due = Instant::now() + interval / self.part.1;
     }
 }
 
 /// The names that a round found, as hashes of eight bytes to save memory. If a missing name has the same hash
-/// as a found one, it only goes unnoticed.
+/// as a found one, it goes unnoticed, which is harmless.
 #[derive(Debug, Default)]
 pub(crate) struct SeenNames {
     hasher: RandomState,
@@ -125,7 +127,7 @@ impl SeenNames {
         self.hashes.push(self.hasher.hash_one(name));
     }
 
-    /// Call it before [`SeenNames::contains`].
+    /// Sorts the hashes. Call this before [`SeenNames::contains`].
     pub(crate) fn sort(&mut self) {
         self.hashes.sort_unstable();
     }
@@ -158,7 +160,7 @@ mod tests {
         }
         assert_eq!(parts, [3, 4, 0, 1, 2]);
         assert!(began.elapsed() >= hour * 4 / 5 && began.elapsed() < hour);
-        // The next begins where this one did, and its first part waits too.
+        // The next round begins with the same part as this one, and its first part waits too.
         (0..100 * PAGE).for_each(|n| round.seen.push(&n.to_string()));
         let next = round.next(0, hour);
         assert_eq!((next.position(), next.is_due()), ((60, 100), false));

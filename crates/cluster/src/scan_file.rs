@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "names-scan";
 const HEADING: &str = "plumbago-names-scan 1";
 
-/// What the file says. Times are in seconds since the epoch.
+/// The content of the file. Times are in seconds since the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// The part of all names that is read next, and the number of parts; 0 parts if that is not known.
     pub(crate) part: (u32, u32),
-    /// Every change that was announced before this time was applied. `None` if that is not known.
+    /// Every change announced before this time has been applied. `None` if the time is not known.
     pub(crate) read_until: Option<i64>,
     /// When a change was last found that no daemon had announced.
     pub(crate) unannounced: Option<i64>,
-    /// When the pass began that records which metrics are written, and its position in the copy of the names;
-    /// empty at the start.
+    /// The start of the pass that records which metrics are written, and its position in the copy of the
+    /// names (empty at the beginning).
     pub(crate) touched: Option<(i64, Vec<u8>)>,
 }
 
-/// The file of a data directory.
+/// The file `names-scan` of a data directory.
 #[derive(Debug, Clone)]
 pub struct ScanFile {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl ScanFile {
         Self { path, progress: parse(&text).unwrap_or_default() }
     }
 
-    /// Replaces the file. It need not survive a power cut: an old file only means more to read.
+    /// Replaces the file. It need not survive a power cut: with an old file, more names are read again.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -56,7 +56,7 @@ impl ScanFile {
     }
 }
 
-/// A name may have any characters, so its bytes are written as numbers.
+/// Encodes bytes as hexadecimal digits, because a name may contain any characters.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, StoreError};
 use tokio::time::Instant;
 
-/// How often the schema is checked while tables cannot be used: an operator may run `syncdb` meanwhile.
+/// How often the schema is checked while tables cannot be used: an operator may be running `syncdb`.
 const CHECK_TABLES: Duration = Duration::from_secs(3);
-/// How often the schema is checked while only a feature is off. While nothing is wrong, how often it is read whether the
-/// keyspaces have a commit log, which an operator may switch off.
+/// How often the schema is checked while only a feature is off. While nothing is wrong, this is how often the
+/// check looks whether the keyspaces have a commit log, because an operator may switch it off.
 const CHECK_REST: Duration = Duration::from_secs(60);
 
 /// The result of the last check, and what to check.
@@ -34,8 +34,8 @@ impl SchemaCheck {
         Ok(status)
     }
 
-    /// Checks the schema whenever a check is due, and returns once the caller has something to do: the schema has no
-    /// fatal problem, and something else has changed. Checks that fail are logged and repeated.
+    /// Checks the schema whenever a check is due. Returns once the schema has no fatal problem and something
+    /// else has changed, so that the caller has something to do. Checks that fail are logged and repeated.
     pub(crate) async fn wait_for_change(&self, store: &dyn SharedStore) -> SchemaStatus {
         let mut last_check = Instant::now();
         loop {
@@ -48,8 +48,8 @@ impl SchemaCheck {
             }
             last_check = Instant::now();
             if !is_broken && before.features_off.is_empty() {
-                // The whole schema is read only if a keyspace is gone. Otherwise a server whose schema is out of date
-                // would stop what works.
+                // The whole schema is read only if a keyspace is gone. Otherwise a server whose schema is out
+                // of date could make working tables appear broken.
                 match store.keeps_commit_log().await {
                     Ok(None) => {}
                     Ok(Some(keeps)) if keeps != before.keeps_commit_log => {
@@ -64,7 +64,7 @@ impl SchemaCheck {
             }
             match self.check(store).await {
                 Ok(now) if !now.fatal.is_empty() => {}
-                // A missing right does not show in the schema, so such tables stay refused.
+                // A missing permission cannot be seen in the schema, so such tables stay refused.
                 Ok(now) if !is_changed(&before, &now) && (refused.is_empty() || is_refused(store)) => {}
                 Ok(now) => return now,
                 Err(error) => tracing::debug!(%error, "cannot check the schema, trying again"),
@@ -72,7 +72,7 @@ impl SchemaCheck {
         }
     }
 
-    /// The same status with a new state of the commit log.
+    /// The status `before` with a new state of the commit log.
     fn set_log(&self, before: SchemaStatus, keeps_commit_log: bool) -> SchemaStatus {
         let now = SchemaStatus { keeps_commit_log, ..before };
         *self.lock() = now.clone();
@@ -97,7 +97,7 @@ fn is_refused(store: &dyn SharedStore) -> bool {
     !store.refused_tables().is_empty()
 }
 
-/// Whether two checks differ in more than their notes.
+/// Whether two checks differ in anything but their notes.
 fn is_changed(before: &SchemaStatus, now: &SchemaStatus) -> bool {
     let without_notes = |status: &SchemaStatus| SchemaStatus { notes: Vec::new(), ..status.clone() };
     without_notes(before) != without_notes(now)

@@ -1,4 +1,4 @@
-//! Creates and hides tagged series on request of an API client (`docs/decisions/tags.md`).
+//! Creates and hides tagged series at the request of an API client (`docs/decisions/tags.md`).
 //!
 //! Hiding a series removes it from tag searches and sets a mark in the metadata store. The series is shown
 //! again when it is tagged again or gets points.
@@ -16,13 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ClusterError, LocalMetrics};
 
-/// How often the marks are read, since other daemons set and remove them too.
+/// How often the marks are read, because other daemons set and remove them too.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
-/// Most hidden series. Their marks are read often and all at once, on Cassandra from one partition.
+/// Largest number of hidden series. Their marks are read often and all at once; on Cassandra they are in one
+/// partition.
 const HIDDEN_MAX: usize = 100_000;
 
-/// A function that returns the configuration of a new metric by its name.
+/// A function that returns the configuration for a new metric with this name.
 pub type ConfigFor = Arc<dyn Fn(&str) -> Arc<MetricConfig> + Send + Sync>;
 
 /// Creates, hides and shows tagged series. Names must be canonical; names without tags are ignored.
@@ -32,8 +33,8 @@ pub struct TaggedSeries {
     index: Arc<Index>,
     clock: Arc<dyn Clock>,
     config_for: ConfigFor,
-    /// Hidden series that seemed to get points at the last sync. Its lock is held while marks change, so that
-    /// the store and the index agree.
+    /// Hidden series that seemed to have got points at the last sync. The lock is held while marks change, so
+    /// that the store and the index agree.
     suspects: Mutex<BTreeSet<String>>,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Debug for TaggedSeries {
 }
 
 impl TaggedSeries {
-    /// Keeps the hidden series in `index` the same as the marks in `metadata`. `config_for` gives the
+    /// Keeps the hidden series in `index` the same as the marks in `metadata`. `config_for` supplies the
     /// configuration of series that `TaggedSeries::tag` creates.
     pub fn new(
         local: Arc<dyn LocalMetrics>,
@@ -64,7 +65,7 @@ impl TaggedSeries {
     }
 
     /// Hides the series that are marked in the store and shows all others. Removes the marks of series that
-    /// get points. A failure is logged, and the next call retries.
+    /// have got points since. A failure is logged, and the next call retries.
     pub async fn sync_marks(&self) {
         let mut suspects = self.suspects.lock().await;
         if let Err(error) = self.try_sync_marks(&mut suspects).await {
@@ -78,8 +79,8 @@ impl TaggedSeries {
     async fn try_sync_marks(&self, suspects: &mut BTreeSet<String>) -> Result<(), ClusterError> {
         let marked = self.metadata.hidden().await?;
         let written = self.written(&marked).await?;
-        // A mark is removed only if its series seemed to get points twice in a row. Once is not enough: a
-        // series whose older points are still being stored looks the same.
+        // A mark is removed only if its series seemed to get points twice in a row. Once is not enough,
+        // because a series whose older points are still being stored looks the same.
         let back: Vec<&str> = written.iter().filter(|name| suspects.contains(**name)).copied().collect();
         if !back.is_empty() {
             self.metadata.show(&back).await?;
@@ -99,8 +100,8 @@ impl TaggedSeries {
         Ok(())
     }
 
-    /// Returns the series that got points since they were marked. `marked` has names and times of the marks
-    /// in seconds since the epoch.
+    /// Returns the series that got points since they were marked. `marked` contains names, and the times of
+    /// their marks in seconds since the epoch.
     async fn written<'a>(&self, marked: &'a [(String, u32)]) -> Result<Vec<&'a str>, FetchError> {
         let mut by_time: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
         for (name, at) in marked {
@@ -170,13 +171,14 @@ impl TaggedSeries {
         };
         let metas: Vec<MetricMeta> = names.iter().map(meta).collect();
         self.metadata.create(&metas).await?;
-        // Another program may have created them first, with a different configuration. That one is used.
+        // Another program may have created them first, with a different configuration. In that case that
+        // configuration is used.
         let metas: Vec<MetricMeta> = self.metadata.get(names).await?.into_iter().flatten().collect();
         Ok(self.local.adopt(&metas).await?)
     }
 }
 
-/// Returns the names that have tags. Tag searches never find the others, so there is nothing to hide.
+/// Returns the names that have tags. Tag searches never find names without tags, so those need not be hidden.
 fn tagged(names: &[String]) -> impl Iterator<Item = &str> {
     names.iter().map(String::as_str).filter(|name| name.contains(';'))
 }

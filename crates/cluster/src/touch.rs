@@ -9,21 +9,21 @@ use crate::pace::{AT_ONCE, CREATED_AT_ONCE, Work};
 use crate::retry::{RETRY_PAUSE, with_jitter};
 use crate::{ClusterError, LocalMetrics, Member, meta_of};
 
-/// Pause after a failure, and the longest wait for the next metrics.
+/// Pause after a failure, and the longest wait before the next metrics are checked.
 const SOON: Duration = Duration::from_secs(60);
-/// Most metrics that are checked before the next pause.
+/// Largest number of metrics that are checked before the next pause.
 const PAGE: usize = 1000;
 
-/// A pass over all metrics of the local copy, spread over its whole period.
+/// A pass over all metrics of the local copy, spread over a whole period.
 #[derive(Debug)]
 struct Pass {
-    /// In seconds since the epoch.
+    /// When the pass began, in seconds since the epoch.
     began: i64,
     position: Option<Vec<u8>>,
-    /// How many metrics it has checked, and how many there are.
+    /// How many metrics the pass has checked, and how many there are.
     done: usize,
     total: usize,
-    /// How many times servers had returned when the pass began.
+    /// The value of [`Member::returns`] when the pass began.
     returns: u64,
 }
 
@@ -40,12 +40,12 @@ impl Pass {
 }
 
 impl Member {
-    /// Records in the store which metrics are being written. Checks each metric slightly less often than once per
-    /// `touch_after`. Together with the other tasks this makes at most two requests per metric in that time. After
-    /// a stop it catches up. Never returns.
+    /// Records in the store which metrics are being written. Checks each metric slightly less often than once
+    /// per `touch_after`. Together with the other tasks this makes at most two requests per metric in that
+    /// time. After a standstill it catches up. Never returns.
     pub(crate) async fn note_written_metrics(self, local: std::sync::Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        // The copy must have all names: a pass over a part of them would take as long.
+        // Wait until the copy has all names: a pass over some of them would take as long.
         while !self.finds_names() && !self.names().is_complete() {
             tokio::time::sleep(RETRY_PAUSE).await;
         }
@@ -58,7 +58,7 @@ impl Member {
         loop {
             let now = self.clock().now();
             if pass.began > now + period {
-                // The clock went back.
+                // The clock was set back.
                 pass.began = now;
             }
             let wait = u64::try_from(pass.due(period) - now).unwrap_or(0);
@@ -78,7 +78,7 @@ impl Member {
         }
     }
 
-    /// Looks at the next metrics of the pass.
+    /// Checks the next metrics of the pass.
     async fn go_on(
         &self,
         local: &dyn LocalMetrics,
@@ -138,9 +138,9 @@ impl Member {
         Ok(())
     }
 
-    /// Handles metrics that got points but are missing in the shared store. Another program deleted them, so they
-    /// are created again only if they get points from now on. Names that a returned server lost are created again
-    /// by the round over all names, or here if there is none.
+    /// Handles metrics that got points but are missing in the shared store. If another program deleted them,
+    /// they are created again only if they get points from now on. Names that a returned server lost are
+    /// created again by the round over all names, or here if there is no such round.
     async fn handle_missing(
         &self,
         local: &dyn LocalMetrics,
@@ -164,7 +164,7 @@ impl Member {
         Ok(missing.map(|(meta, _)| meta.clone()).collect())
     }
 
-    /// Creates those of the metrics that are missing in the shared store again, with their configurations in the
+    /// Creates the metrics that are missing in the shared store again, with their configurations from the
     /// local copy. Otherwise their points could not be found.
     pub(crate) async fn create_missing(&self, metrics: &[MetricMeta]) -> Result<(), ClusterError> {
         for metrics in metrics.chunks(CREATED_AT_ONCE) {

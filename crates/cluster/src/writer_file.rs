@@ -1,8 +1,9 @@
 //! The file `writer-id`, which holds the writer id of a data directory.
 //!
 //! The id is drawn at random once. It is kept if the directory is moved on the same machine. In a copy of the
-//! directory a new id is drawn, so that two daemons never write under the same id. The rows that the copy has in its
-//! spool may be sent by the original too. They keep the id from before, so that both send the same rows.
+//! directory a new id is drawn, so that two daemons never write under the same id. The original may also send
+//! the rows that are in the spool of the copy. These rows keep the former id, so that both daemons send
+//! identical rows.
 
 use std::fs;
 use std::io::{self, Write};
@@ -39,14 +40,15 @@ pub(crate) struct OwnWriter {
 /// The writer id that a data directory had before the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerWriter {
-    /// The replica id and the writer ids.
+    /// The replica and the writer id.
     pub identity: WriterIdentity,
     /// Rows up to this timestamp (microseconds since the epoch) carry this identity. Until
     /// [`WriterFile::set_former_until`] is called, all rows do.
     pub until_us: i64,
 }
 
-/// The `until_us` of a [`FormerWriter`] until the spool is first opened after the present id was drawn.
+/// The value of `until_us` in a [`FormerWriter`] from the moment the present id was drawn until the spool is
+/// opened.
 const UNKNOWN_US: i64 = i64::MAX;
 
 impl WriterFile {
@@ -86,8 +88,8 @@ impl WriterFile {
         Self::draw(path, replica, former)
     }
 
-    /// Makes the file in `dir`, which came from a backup, the file of this directory: it keeps its writer id and
-    /// instance id. Returns what the file says, or `None` if there is none or it is damaged.
+    /// Makes the file in `dir`, which came from a backup, the file of this directory, so that its writer id
+    /// and instance id stay in use. Returns what the file says, or `None` if there is none or it is damaged.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -105,7 +107,8 @@ impl WriterFile {
         Ok(Some(writer.identity))
     }
 
-    /// Makes the next start draw another writer id, even if the original of the file in `dir` is not found.
+    /// Makes the next start draw another writer id, even if the original of the file in `dir` no longer
+    /// exists.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -137,10 +140,11 @@ impl WriterFile {
         self.former
     }
 
-    /// Says which rows carry the former writer id: those up to `last_us` (microseconds since the epoch), the last
-    /// timestamp of the spool. Call it before any row is committed. Later calls change nothing.
+    /// Sets which rows carry the former writer id: those up to `last_us` (microseconds since the epoch), the
+    /// last timestamp of the spool. Call this before any row is committed. Later calls change nothing.
     ///
     /// # Errors
+    ///
     /// If the file cannot be written.
     pub fn set_former_until(&mut self, last_us: i64) -> io::Result<()> {
         match &mut self.former {
@@ -150,7 +154,7 @@ impl WriterFile {
         self.save()
     }
 
-    /// Replaces the writer id, for use when the current one belongs to another instance.
+    /// Replaces the writer id. Used when the current one belongs to another instance.
     pub(crate) fn replace(&self, identity: WriterIdentity) -> io::Result<Self> {
         Self::make(self.path.clone(), identity, self.former)
     }
@@ -171,7 +175,7 @@ impl WriterFile {
         replace(&self.path, |file| self.write(file, file.metadata()?.ino(), &self.path))
     }
 
-    /// Saves the file as that of another path.
+    /// Saves the file as if its path and inode were these.
     fn save_for(&self, inode: u64, path: &Path) -> io::Result<()> {
         replace(&self.path, |file| self.write(file, inode, path))
     }
@@ -185,7 +189,7 @@ impl WriterFile {
     }
 }
 
-/// Identifies this machine by its machine id and host name, as far as they are known.
+/// Identifies this machine by its machine id and host name, if they are known.
 fn machine() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     format!("{} {}", id.trim(), crate::host())
@@ -213,8 +217,8 @@ impl Saved {
         WriterIdentity::new(self.replica, self.writer)
     }
 
-    /// Returns whether the file was moved to `to` from another path on this machine. It was not if the
-    /// original still exists or is on another machine: then a daemon may be using the original.
+    /// Returns whether the file was moved to `to` from another path on this machine. If the original still
+    /// exists or is on another machine, this is a copy, because a daemon may be using the original.
     fn was_moved(&self, to: &Path) -> bool {
         let there = fs::read_to_string(&self.path).ok().and_then(|text| Self::parse(&text));
         let is_gone = there.is_none_or(|other| other.instance != self.instance);
@@ -325,7 +329,8 @@ mod tests {
             fs::remove_file(from.join(FILE)).unwrap();
             assert_eq!(WriterFile::load(&next, 0).unwrap().instance, first.instance, "{name}");
         }
-        // A backup was restored to the same path. It lacks what was written since, so it counts as a copy.
+        // A backup was restored to the same path. It lacks what was written since then, so it counts as a
+        // copy.
         let third = place.path().join("third");
         let text = fs::read_to_string(third.join(FILE)).unwrap();
         fs::rename(third.join(FILE), third.join("saved")).unwrap();

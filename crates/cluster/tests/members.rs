@@ -16,7 +16,8 @@ use plumbago_telemetry::{Conditions, Registry};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The texts of the conditions that keep this daemon from being ready (`blocks`), or of the others.
+/// The texts of the conditions that keep this daemon from being ready (with `blocks`), or of the other
+/// conditions.
 fn conditions(member: &Member, blocks: bool) -> Vec<String> {
     let conditions = Conditions::new(&Registry::new());
     member.report(&conditions);
@@ -44,7 +45,7 @@ async fn a_taken_writer_id_is_replaced_at_the_start_and_later() {
     let again = Daemon::new(&server, 1, dir.path());
     assert_eq!(again.connection.writer_identity(), second, "the file has the id that was chosen");
 
-    // Another instance takes the ids, as it may after this one was away for long.
+    // Another instance takes the ids, which is possible after this daemon was away for a long time.
     server.writers.lock().unwrap().insert(second, Uuid::new_v4());
     let is_new = async || ![first, second].contains(&daemon.connection.writer_identity());
     wait_until("another id", is_new).await;
@@ -53,7 +54,7 @@ async fn a_taken_writer_id_is_replaced_at_the_start_and_later() {
     assert_eq!(Daemon::new(&server, 1, dir.path()).connection.writer_identity(), third);
     assert!(server.writers.lock().unwrap().contains_key(&third));
 
-    // The registration is renewed every hour, and at once when the clock has jumped.
+    // The registration is renewed every hour, and at once after the clock has jumped.
     let before = registrations();
     tokio::time::sleep(Duration::from_secs(3 * 3600 + 60)).await;
     assert_eq!(registrations(), before + 3);
@@ -149,7 +150,7 @@ async fn the_schema_is_read_once_for_each_check() {
     assert_eq!(server.checks.load(Ordering::Relaxed), checks, "nothing is wrong any more");
 }
 
-/// How long rows are retained depends on it.
+/// How long rows are retained depends on the commit log.
 #[tokio::test(start_paused = true)]
 async fn a_keyspace_that_loses_its_commit_log_is_noticed() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -233,7 +234,7 @@ async fn names_that_a_returning_server_lost_are_created_again() {
     assert!(daemon.loaded.has("kept.a") && daemon.loaded.has("kept.c"));
 }
 
-/// The same if no process of the daemon ran when the server was restarted.
+/// The same, if no process of the daemon was running when the server was restarted.
 #[tokio::test(start_paused = true)]
 async fn names_that_a_server_lost_unwatched_are_created_again() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -257,7 +258,7 @@ async fn names_that_a_server_lost_unwatched_are_created_again() {
     assert!(daemon.loaded.has("kept.a"));
 }
 
-/// The same if the tables were dropped and made again.
+/// The same, if the tables were dropped and created again.
 #[tokio::test(start_paused = true)]
 async fn names_are_created_again_in_tables_that_were_made_again() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -288,7 +289,7 @@ async fn a_restart_of_a_server_is_noticed_by_the_next_process_too() {
     let daemon = Daemon::new(&server, 1, dir.path());
     daemon.start().await;
     let resent = |daemon: &Daemon| daemon.outbox.resent.load(Ordering::Relaxed);
-    // It may have been restarted before it was known.
+    // The server may have been restarted before the daemon knew it.
     wait_until("the first look", async || resent(&daemon) == 1).await;
     wait_until("rows to expire", async || daemon.outbox.released_ms.load(Ordering::Relaxed) > 0).await;
     *server.starts.lock().unwrap() = a_start(Some(8), 0);
@@ -297,7 +298,8 @@ async fn a_restart_of_a_server_is_noticed_by_the_next_process_too() {
     assert_eq!(resent(&daemon), 2);
     drop(daemon);
 
-    // Restarted while no daemon runs. A process that ends before it could note the rows changes nothing.
+    // The server is restarted while no daemon runs. A process that ends before it could note the rows changes
+    // nothing.
     *server.starts.lock().unwrap() = a_start(Some(9), 0);
     let daemon = Daemon::new(&server, 1, dir.path());
     daemon.outbox.is_broken.store(true, Ordering::Relaxed);
@@ -356,7 +358,7 @@ async fn one_daemon_at_a_time_has_a_lease_and_learns_when_it_is_lost() {
     assert!(a.take("clean", &lost).await.unwrap());
 }
 
-/// A job that runs already would delete what is not old, too.
+/// A job that is already running would also delete metrics that are not old yet.
 #[tokio::test(start_paused = true)]
 async fn a_running_job_stops_when_the_clock_is_set_ahead() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
@@ -366,7 +368,7 @@ async fn a_running_job_stops_when_the_clock_is_set_ahead() {
         server.schema.lock().unwrap().features.leases = has_leases;
         let lost = CancellationToken::new();
         assert!(keeper.take("clean", &lost).await.unwrap());
-        // A small step is no reason, however long the job runs.
+        // A small jump of the clock does not stop the job, however long it runs.
         daemon.clock.jump(60);
         tokio::time::sleep(Duration::from_secs(120)).await;
         assert!(!lost.is_cancelled());

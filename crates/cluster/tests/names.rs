@@ -16,7 +16,7 @@ use plumbago_store::{MetadataStore, MetricMeta};
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// Lets the clocks of the server and of daemons continue with the clock of tokio.
+/// Makes the clocks of the server and of the daemons advance with tokio's clock.
 fn run_clocks(server: &Arc<Server>, clocks: &[Arc<ManualClock>]) {
     let (server, clocks) = (Arc::clone(server), clocks.to_vec());
     tokio::spawn(async move {
@@ -40,7 +40,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("busy.{n}")).collect()
 }
 
-/// Makes a server with metrics that were last noted within the day before, and a daemon that writes them.
+/// Makes a server with metrics whose last write was recorded within the last day, and a daemon that writes them.
 async fn busy(count: usize, dir: &std::path::Path) -> (Arc<Server>, Daemon) {
     let server = server();
     let names = names(count);
@@ -55,7 +55,8 @@ async fn busy(count: usize, dir: &std::path::Path) -> (Arc<Server>, Daemon) {
     (server, daemon)
 }
 
-/// Three days of a daemon with some thousands of metrics, beside another daemon and a program like BigGraphite.
+/// Three days of a daemon with some thousands of metrics, while another daemon and a program like BigGraphite
+/// use the same store.
 #[tokio::test(start_paused = true)]
 async fn a_day_has_at_most_two_requests_a_metric() {
     const METRICS: usize = 5000;
@@ -90,8 +91,8 @@ async fn a_day_has_at_most_two_requests_a_metric() {
     assert!(server.clock.now() - oldest <= 22 * DAY as i64 / 10, "no time is much older than 2.1 days");
 }
 
-/// A name of a program that announces nothing is found within hours, and within an hour once it is known that
-/// there is such a program.
+/// A name that another program creates without an announcement is found within hours, and within an hour once
+/// such a program is known to exist.
 #[tokio::test(start_paused = true)]
 async fn names_that_nobody_announces_are_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +137,7 @@ async fn a_restart_goes_on_where_the_last_process_ended() {
     assert_eq!(server.requests.lock().unwrap().of(&["scan"]), 0, "the feed has shown all changes");
     drop(daemon);
 
-    // If BigGraphite made the tables, it may have made names meanwhile.
+    // If BigGraphite made the tables, it may have created names meanwhile.
     server.schema.lock().unwrap().ignores_x_files_factor = true;
     server.names.create(&[created_now(&server, "foreign.while.down")]).await.unwrap();
     let daemon = Daemon::with(&server, 1, one.path(), Duration::from_secs(DAY));
@@ -145,7 +146,7 @@ async fn a_restart_goes_on_where_the_last_process_ended() {
     assert!(daemon.loaded.has("foreign.while.down"));
 }
 
-/// A daemon that was stopped for a day catches up at a rate.
+/// A daemon that was stopped for a day catches up at a limited rate.
 #[tokio::test(start_paused = true)]
 async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,8 +174,8 @@ async fn written_metrics_are_noted_when_it_is_due_and_at_a_rate() {
     assert!(most <= 1000, "{most} requests in a second");
 }
 
-/// A metric that another program deleted is created again only if it gets further points, however short the time
-/// is since its last one.
+/// A metric that another program deleted is created again only if it gets further points, however recent its
+/// last point is.
 #[tokio::test(start_paused = true)]
 async fn what_others_deleted_is_not_created_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ async fn what_others_deleted_is_not_created_again() {
     daemon.start().await;
     wait_until("the names", async || daemon.loaded.has("busy.99")).await;
     sleep(2 * HOUR).await;
-    // The last points of two arrived a minute ago; one of them gets more.
+    // The last points of two metrics arrived a minute ago; one of them gets more.
     let recent = server.clock.now() - 60;
     daemon.loaded.set_written_at("busy.1", recent);
     daemon.loaded.set_written_at("busy.2", recent);
@@ -210,7 +211,7 @@ async fn what_others_deleted_is_not_created_again() {
     assert_eq!(loaded, [false, false, true]);
 }
 
-/// The same if the deletion is announced while the last point is on its way.
+/// The same, if the deletion is announced while the last point is on its way.
 #[tokio::test(start_paused = true)]
 async fn an_announced_deletion_is_not_undone_by_points_from_before() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

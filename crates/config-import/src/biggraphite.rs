@@ -1,11 +1,13 @@
 //! BigGraphite's keys, `BG_…`, which are set in `carbon.conf` or in the settings of graphite-web.
 
+use std::net::IpAddr;
+
 use crate::draft::{At, Draft, Value};
 use crate::parse;
 
 /// A key and its value.
 pub(crate) struct Entry {
-    /// Without `BG_`, in capitals.
+    /// The name without `BG_`, in capitals.
     pub(crate) name: String,
     pub(crate) value: String,
     /// The key as it is written, with its section.
@@ -19,7 +21,7 @@ impl Entry {
     }
 }
 
-/// The server's port if none is set.
+/// The port of the server if none is set.
 const PORT: u16 = 9042;
 
 /// Maps all keys of a file.
@@ -34,7 +36,7 @@ pub(crate) fn read(entries: &[Entry], draft: &mut Draft<'_>) {
     }
 }
 
-/// Contact points of the points' or the names' cluster, with the port that is a key of its own.
+/// The contact points of the cluster for points or for names, with the port, which is a separate key.
 fn contact_points(entries: &[Entry], suffix: &str, key: &str, draft: &mut Draft<'_>) {
     let find = |name: &str| entries.iter().find(|entry| entry.name == format!("CASSANDRA_{name}{suffix}"));
     let Some(points) = find("CONTACT_POINTS") else { return };
@@ -49,8 +51,16 @@ fn contact_points(entries: &[Entry], suffix: &str, key: &str, draft: &mut Draft<
             PORT
         }
     };
-    let hosts = parse::items(&points.value).map(|host| parse::joined(host, port));
-    draft.add(key, hosts, points.at());
+    let (hosts, others): (Vec<_>, Vec<_>) = parse::items(&points.value).partition(|host| is_host(host));
+    for other in others {
+        draft.error(points.at(), format!("{other:?} is no host; the port is a setting of its own"));
+    }
+    draft.add(key, hosts.iter().map(|host| parse::joined(host, port)), points.at());
+}
+
+fn is_host(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+        || text.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
 fn one(entry: &Entry, has_metadata: bool, draft: &mut Draft<'_>) {
@@ -89,7 +99,8 @@ fn credential(what: &str, value: &str, has_metadata: bool, at: At<'_>, draft: &m
     }
 }
 
-/// BigGraphite sets the share of reads that are noted (such as 0.1); Plumbago notes one of N reads (such as N = 10).
+/// Converts a sampling rate: BigGraphite sets the share of reads that are recorded (such as 0.1), Plumbago sets
+/// one of N reads (such as N = 10).
 fn sampling(value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     match value.parse::<f64>() {
         Ok(0.0) => draft.set("store.cassandra.read_on_sampling", Value::Number(0), at),
@@ -137,7 +148,7 @@ fn ssl(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
         None => (name, "store.cassandra.tls"),
     };
     match name {
-        // As in BigGraphite, any text is true, "False" as well.
+        // As in BigGraphite, any text counts as true, even "False".
         "SSL_ENABLE" => draft.set(&format!("{section}.enabled"), Value::Flag(!value.is_empty()), at),
         "SSL_VERIFY_LOCATIONS" => draft.text(&format!("{section}.ca"), value, at),
         "SSL_CERT_FILE" => draft.text(&format!("{section}.cert"), value, at),
@@ -156,7 +167,7 @@ fn ssl(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-/// Keys without a setting of ours.
+/// Handles keys for which Plumbago has no setting.
 fn other(name: &str, value: &str, at: At<'_>, draft: &mut Draft<'_>) {
     match name {
         "DRIVER" | "METADATA_DRIVER" | "DATA_DRIVER" => match value.to_lowercase().as_str() {

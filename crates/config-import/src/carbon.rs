@@ -27,11 +27,11 @@ pub(super) struct Instance {
 /// A key that an instance sees.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
-    /// In capitals.
+    /// The name in capitals.
     name: String,
     value: String,
     line: usize,
-    /// With the section in front.
+    /// The name with its section in front.
     path: String,
 }
 
@@ -50,12 +50,12 @@ impl Instance {
         self.keys.iter().find(|key| key.name == name)
     }
 
-    /// The text of a key that is set and not empty. Python's `None` is not set.
+    /// The text of a key that is set and not empty. Python's `None` counts as not set.
     pub(super) fn text(&self, name: &str) -> Option<&Key> {
         self.key(name).filter(|key| !key.value.is_empty() && key.value != "None")
     }
 
-    /// A switch; an error counts as not set.
+    /// The value of a switch. An invalid value counts as not set.
     pub(super) fn is_on(&self, name: &str, default: bool, draft: &mut Draft<'_>) -> bool {
         let Some(key) = self.text(name) else { return default };
         parse::flag(&key.value).unwrap_or_else(|| {
@@ -73,7 +73,7 @@ impl Instance {
     }
 }
 
-/// Reads a file. `programs` are those that run.
+/// Reads a file. `programs` are the programs that run.
 pub(crate) fn read(text: &str, programs: &[Program], draft: &mut Draft<'_>) {
     let (sections, problems) = read_ini(text);
     for problem in problems.iter().filter(|problem| problem.severity == Severity::Error) {
@@ -144,7 +144,7 @@ fn report_other_sections(sections: &[IniSection], draft: &mut Draft<'_>) {
     }
 }
 
-/// BigGraphite's keys of all instances, each once.
+/// BigGraphite's keys of all instances, without duplicates.
 fn biggraphite_keys(instances: &[Instance]) -> Vec<biggraphite::Entry> {
     let mut found: Vec<biggraphite::Entry> = Vec::new();
     for key in instances.iter().flat_map(|instance| &instance.keys) {

@@ -1,4 +1,4 @@
-//! What has been read so far: settings with their origins, and remarks.
+//! The result of reading so far: settings with their origins, and remarks.
 
 use std::path::{Path, PathBuf};
 
@@ -25,20 +25,20 @@ pub enum Value {
 pub struct Origin {
     /// The file's path.
     pub file: String,
-    /// The line, counted from 1; 0 for the whole file.
+    /// The line, counted from 1; 0 means the whole file.
     pub line: usize,
-    /// The key there, with its section in front: `cache.LINE_RECEIVER_PORT`.
+    /// The key in the file, with its section in front: `cache.LINE_RECEIVER_PORT`.
     pub key: String,
 }
 
 /// A setting of Plumbago.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its key, with the sections: `ingest.line.listen`.
+    /// The key, with the sections: `ingest.line.listen`.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: Value,
-    /// The keys from which it was derived.
+    /// The places that the setting was derived from.
     pub from: Vec<Origin>,
 }
 
@@ -48,7 +48,7 @@ pub struct Setting {
 pub enum RemarkKind {
     /// The file or the value cannot be read.
     Error,
-    /// Something is left to do by hand.
+    /// The user has to do something manually.
     Todo,
     /// Plumbago cannot do this.
     NoEquivalent,
@@ -56,12 +56,12 @@ pub enum RemarkKind {
     NotNeeded,
 }
 
-/// What cannot be said by a setting.
+/// Something that no setting can express.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// What it means for the reader.
+    /// The meaning of the remark for the reader.
     pub kind: RemarkKind,
-    /// Where it comes from.
+    /// Where the setting or the remark comes from.
     pub from: Origin,
     /// A sentence without a full stop.
     pub text: String,
@@ -103,7 +103,7 @@ impl<'a> Draft<'a> {
         self.import
     }
 
-    /// Sets a value. A second value for the same key that differs is an error, which names both places.
+    /// Sets a value. If the key already has a different value, this is an error that names both places.
     pub(crate) fn set(&mut self, key: &str, value: Value, at: At<'_>) {
         let origin = self.origin(at);
         match self.import.settings.iter_mut().find(|setting| setting.key == key) {
@@ -126,7 +126,7 @@ impl<'a> Draft<'a> {
         self.set(key, Value::Text(value.into()), at);
     }
 
-    /// Adds values to a list, each once.
+    /// Adds values to a list, without duplicates.
     pub(crate) fn add(&mut self, key: &str, values: impl IntoIterator<Item = String>, at: At<'_>) {
         let origin = self.origin(at);
         let known = self.import.settings.iter().position(|setting| setting.key == key);
@@ -189,7 +189,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Adds a remark on a key that Plumbago has no setting for. The first entry whose prefix fits gives the reason.
+    /// Adds a remark about a key that Plumbago has no setting for. The first entry whose prefix matches gives
+    /// the reason.
     pub(crate) fn remark_by(&mut self, not_needed: Table, no_equivalent: Table, at: At<'_>, unknown: &str) {
         let name = at.key.rsplit('.').next().unwrap_or_default();
         let find = |table: Table| table.iter().find(|(beginning, _)| name.starts_with(beginning));

@@ -1,4 +1,4 @@
-//! go-carbon's TOML. Its switches default to on or off as in go-carbon.
+//! go-carbon's TOML file. Switches that are missing have go-carbon's defaults.
 
 use toml::de::{DeTable, DeValue};
 
@@ -12,7 +12,7 @@ struct Key<'a> {
     name: String,
     value: &'a DeValue<'a>,
     line: usize,
-    /// With the tables in front.
+    /// The key with its tables in front.
     path: String,
 }
 
@@ -39,7 +39,7 @@ impl Key<'_> {
 
 /// A table with its keys.
 struct Section<'a> {
-    /// Its path.
+    /// The path.
     path: String,
     line: usize,
     keys: Vec<Key<'a>>,
@@ -213,7 +213,8 @@ fn rules_file(ours: &str, key: &Key<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-/// A soft limit delays the creation of files; here points of further metrics are refused, as by a hard limit.
+/// Reads the limit on new metrics. A soft limit of go-carbon delays the creation of files. Plumbago refuses
+/// points of further metrics, as with a hard limit.
 fn creates(section: &Section<'_>, draft: &mut Draft<'_>) {
     let Some(key) = section.key("max-creates-per-second") else { return };
     let is_hard = section.is_on("hard-max-creates-per-second", false);
@@ -242,7 +243,7 @@ fn cache(section: &Section<'_>, draft: &mut Draft<'_>) {
     }
 }
 
-/// A receiver of `[receiver.NAME]`.
+/// Reads a receiver in `[receiver.NAME]`.
 fn further_receiver(section: &Section<'_>, draft: &mut Draft<'_>) {
     let Some(protocol) = section.text("protocol") else {
         return draft.error(section.at(), "the receiver has no protocol");
@@ -285,7 +286,13 @@ fn receiver(section: &Section<'_>, protocol: &str, draft: &mut Draft<'_>) {
                 _ => draft.error(key.at(), "the value is not a number of bytes"),
             },
             "compression" if matches!(key.text(), "" | "none") => {}
-            "compression" => draft.not_needed(key.at(), "compressed streams are recognised"),
+            "compression" if matches!(key.text(), "gzip" | "lz4" | "snappy") => {
+                draft.not_needed(key.at(), "compressed streams are recognised");
+            }
+            "compression" => {
+                let text = "of compressed streams, those of gzip, LZ4 and framed snappy are read: change the senders";
+                draft.no_equivalent(key.at(), text);
+            }
             "buffer-size" | "log-incomplete" => {
                 draft.not_needed(key.at(), "each queue has its own limit");
             }
@@ -346,7 +353,7 @@ fn logging(section: &Section<'_>, draft: &mut Draft<'_>) {
     for key in &section.keys {
         match (key.name.as_str(), key.text()) {
             ("level", level @ ("debug" | "info" | "warn" | "error")) => {
-                // Several loggers may have several levels; the first one counts.
+                // Several loggers may have different levels; the first one is used.
                 if draft.value("log.level").is_none() {
                     draft.text("log.level", level, key.at());
                 }

@@ -73,8 +73,8 @@ pub(crate) fn read(text: &str, draft: &mut Draft<'_>) {
     biggraphite::read(&of_biggraphite, draft);
 }
 
-/// The value as it would be written in `carbon.conf`. False becomes an empty text, because BigGraphite takes any other
-/// text for true.
+/// The value as it would be written in `carbon.conf`. False becomes an empty text, because in BigGraphite any
+/// other text counts as true.
 fn text_of(value: &Literal) -> String {
     match value {
         Literal::Text(text) | Literal::Number(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! Settings of carbon, go-carbon, BigGraphite and graphite-web, read as settings of Plumbago. Pure: texts in, settings and
-//! remarks out. Python files are read, never run.
+//! Settings of carbon, go-carbon, BigGraphite and graphite-web, read as settings of Plumbago. Pure: texts in,
+//! settings and remarks out. Python files are read, never run.
 //!
 //! Must not know: files, the command line, the daemon's own configuration beyond the names of its keys. Start at
 //! [`import`].
@@ -34,11 +34,11 @@ pub enum Format {
 /// A file to import.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its path, as remarks name it. Relative paths in it are resolved against its directory.
+    /// The path, as remarks show it. Relative paths in it are resolved against its directory.
     pub path: String,
-    /// Its content.
+    /// The content.
     pub text: String,
-    /// Which program it configures; `None` to tell from name and content.
+    /// Which program it configures; `None` if this is to be determined from its name and content.
     pub format: Option<Format>,
 }
 
@@ -57,7 +57,7 @@ impl Program {
     /// All programs.
     pub const ALL: [Self; 3] = [Self::Cache, Self::Relay, Self::Aggregator];
 
-    /// Its section in `carbon.conf`.
+    /// The section in `carbon.conf`.
     pub fn section(self) -> &'static str {
         match self {
             Self::Cache => "cache",
@@ -67,8 +67,8 @@ impl Program {
     }
 }
 
-/// Reads files as settings of Plumbago. `programs` are the ones of `carbon.conf` that run; the file does not say. `exists`
-/// answers whether a file is there.
+/// Reads files as settings of Plumbago. `programs` are the programs of `carbon.conf` that run, because the
+/// file does not say which do. `exists` returns whether a file exists.
 pub fn import(files: &[File], programs: &[Program], exists: &dyn Fn(&Path) -> bool) -> Import {
     let mut draft = Draft::new(exists);
     for file in files {
@@ -82,8 +82,8 @@ pub fn import(files: &[File], programs: &[Program], exists: &dyn Fn(&Path) -> bo
     draft.finish()
 }
 
-/// Tells Python files by their name. Of the others, both carbon and go-carbon have a section `[cache]`, so the first
-/// key decides: carbon writes its keys in capitals.
+/// Recognises Python files by their name. The files of both carbon and go-carbon have a section `[cache]`, so
+/// the first key decides between them: carbon writes its keys in capitals.
 fn format_of(file: &File) -> Format {
     if file.path.ends_with(".py") {
         return Format::GraphiteWeb;

@@ -1,9 +1,9 @@
-//! Values as the other programs write them.
+//! Parses values as the other programs write them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A switch, as Python's `ConfigParser.getboolean` takes it.
+/// Parses a switch as Python's `ConfigParser.getboolean` does.
 pub(crate) fn flag(text: &str) -> Option<bool> {
     match text.trim().to_lowercase().as_str() {
         "1" | "yes" | "true" | "on" => Some(true),
@@ -12,7 +12,7 @@ pub(crate) fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// A whole number, which may be written as a float; `Some(None)` for carbon's `inf`.
+/// A whole number, which may be written as a float. `Some(None)` means carbon's `inf`.
 pub(crate) fn number_or_inf(text: &str) -> Option<Option<i64>> {
     let text = text.trim();
     if let Ok(number) = text.parse::<i64>() {
@@ -25,7 +25,7 @@ pub(crate) fn number_or_inf(text: &str) -> Option<Option<i64>> {
     }
 }
 
-/// A number of seconds, with or without a fraction, as a period of Plumbago.
+/// Converts a number of seconds, with or without a fraction, to a period of Plumbago.
 pub(crate) fn seconds(text: &str) -> Option<String> {
     let seconds: f64 = text.trim().parse().ok()?;
     (seconds.is_finite() && (0.0..1e9).contains(&seconds)).then(|| period(Duration::from_secs_f64(seconds)))
@@ -59,7 +59,8 @@ pub(crate) fn go_duration(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| period(total))
 }
 
-/// A period in the largest unit that keeps it whole. Less than a millisecond becomes one.
+/// Writes a period in the largest unit that makes it a whole number. Less than a millisecond becomes one
+/// millisecond.
 fn period(duration: Duration) -> String {
     let ms = match duration.as_millis() {
         0 if !duration.is_zero() => 1,
@@ -76,7 +77,7 @@ fn period(duration: Duration) -> String {
     }
 }
 
-/// An address to listen on. An empty host means all addresses of the machine.
+/// Makes an address to listen on. An empty host means all addresses of the machine.
 pub(crate) fn listen(host: &str, port: u16) -> Result<String, String> {
     let host = host.trim().trim_start_matches('[').trim_end_matches(']');
     let address = match host {
@@ -89,13 +90,13 @@ pub(crate) fn listen(host: &str, port: u16) -> Result<String, String> {
     Ok(std::net::SocketAddr::new(address, port).to_string())
 }
 
-/// A host with a port: `host:port`, `[v6]:port`, or only `:port`.
+/// Parses a host with a port: `host:port`, `[v6]:port`, or only `:port`.
 pub(crate) fn host_port(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.trim().rsplit_once(':')?;
     Some((host.trim_start_matches('[').trim_end_matches(']'), port.parse().ok()?))
 }
 
-/// `host:port`, with brackets around an IPv6 address.
+/// Writes `host:port`, with brackets around an IPv6 address.
 pub(crate) fn joined(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
@@ -103,7 +104,7 @@ pub(crate) fn joined(host: &str, port: u16) -> String {
     }
 }
 
-/// A size in bytes as a size of Plumbago.
+/// Writes a number of bytes as a size of Plumbago.
 pub(crate) fn bytes(count: i64) -> String {
     for (unit, length) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if count > 0 && count % length == 0 {

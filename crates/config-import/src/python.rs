@@ -1,4 +1,4 @@
-//! Assignments of a Python file, as far as they are literals. Nothing is run.
+//! Reads the assignments of a Python file whose values are literals. Nothing is executed.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -13,7 +13,7 @@ pub(crate) enum Literal {
     Number(String),
     /// A list, a tuple or a set.
     List(Vec<Literal>),
-    /// An expression, a dictionary, anything that only Python can tell.
+    /// An expression, a dictionary, or anything else that only Python can evaluate.
     Computed,
 }
 
@@ -22,14 +22,14 @@ pub(crate) enum Literal {
 pub(crate) struct Assignment {
     pub(crate) name: String,
     pub(crate) value: Literal,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub(crate) line: usize,
 }
 
 /// Deepest nesting of lists that is read.
 const DEPTH_MAX: usize = 32;
 
-/// All assignments to plain names that begin a line.
+/// All assignments to plain names that begin at the start of a line.
 pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
     let mut found = Vec::new();
     let mut offset = 0;
@@ -53,7 +53,7 @@ pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
     found
 }
 
-/// The name and the text after the `=`.
+/// The name, and the text after the `=`.
 fn assignment(line: &str) -> Option<(&str, &str)> {
     let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
     let (name, rest) = line.split_at(end);
@@ -62,7 +62,7 @@ fn assignment(line: &str) -> Option<(&str, &str)> {
     (is_name && !value.starts_with('=')).then_some((name, value))
 }
 
-/// The length of a documentation string that begins here.
+/// The length of a triple-quoted string that begins here.
 fn long_string(text: &str) -> Option<usize> {
     let quotes = ["\"\"\"", "'''"].into_iter().find(|quotes| text.starts_with(quotes))?;
     Some(text[3..].find(quotes).map_or(text.len(), |end| end + 6))
@@ -72,7 +72,7 @@ fn long_string(text: &str) -> Option<usize> {
 fn literal(text: &str) -> (Literal, usize) {
     let mut reader = Reader { text, chars: text.char_indices().peekable() };
     let value = reader.value(0);
-    // Anything after a literal on its line makes it part of an expression.
+    // Any text after a literal on its line makes it part of an expression.
     reader.blanks(false);
     let is_whole = matches!(reader.peek(), None | Some('\n' | '\r' | ';'));
     let used = reader.offset();
@@ -93,7 +93,7 @@ impl Reader<'_> {
         self.chars.peek().map_or(self.text.len(), |(at, _)| *at)
     }
 
-    /// Skips blanks and comments, inside brackets also the ends of lines.
+    /// Skips blanks and comments, and inside brackets also line ends.
     fn blanks(&mut self, is_inside: bool) {
         while let Some(c) = self.peek() {
             match c {
@@ -121,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adjacent strings are one string, as in Python.
+    /// Reads adjacent strings as one string, as Python does.
     fn texts(&mut self, depth: usize, is_raw: bool) -> Literal {
         let mut all = String::new();
         let mut raw = is_raw;
@@ -190,7 +190,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips what cannot be read, up to the bracket that closes it.
+    /// Skips text that cannot be read, up to the bracket that closes it.
     fn skip_to(&mut self, end: char) {
         let mut open = 1;
         while let Some(c) = self.peek() {
@@ -246,8 +246,8 @@ impl Reader<'_> {
     }
 }
 
-/// The character that a backslash and `c` stand for: `Some(None)` if it is none, at the end of a line; `None` for
-/// escapes that are not supported, such as character codes.
+/// The character that a backslash followed by `c` stands for: `Some(None)` if it stands for no character, at
+/// the end of a line; `None` for escapes that are not supported, such as character codes.
 fn escaped(c: char) -> Option<Option<char>> {
     Some(Some(match c {
         'n' => '\n',

@@ -1,18 +1,18 @@
-//! The result as a file for Plumbago.
+//! Writes the result as a configuration file for Plumbago.
 
 use std::fmt::Write as _;
 
 use crate::draft::{Import, Origin, Remark, RemarkKind, Setting, Value};
 
-/// Writes settings as a TOML file. A comment above each says which key it follows from. What is left to do, and what
-/// has no equivalent, is listed at the top.
+/// Writes settings as a TOML file. A comment above each setting names the key that it comes from. Remarks
+/// about what is left to do, and about what has no equivalent, are at the top.
 pub fn to_toml(import: &Import) -> String {
     let mut out = String::from("# Imported settings. `plumbago config default` explains every key.\n");
     remarks(&mut out, import, RemarkKind::Error, "Could not be read:");
     remarks(&mut out, import, RemarkKind::Todo, "Left to do:");
     remarks(&mut out, import, RemarkKind::NoEquivalent, "Without an equivalent in Plumbago:");
     let mut settings: Vec<(&str, &str, &Setting)> = import.settings.iter().map(split).collect();
-    // TOML wants the keys without a section first.
+    // TOML requires that keys without a section come first.
     settings.sort_by_key(|(section, ..)| *section);
     let mut current = "";
     for (section, key, setting) in settings {
@@ -72,7 +72,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// A basic string of TOML.
+/// Writes a text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Files as operators have them, and what becomes of every line.
+//! Imports files as operators have them, and checks the result for every line.
 #![allow(clippy::unwrap_used)]
 
 use plumbago_config_import::{File, Format, Import, Program, RemarkKind, import, to_toml};
@@ -49,7 +49,7 @@ fn read(path: &str, text: &str, programs: &[Program]) -> Import {
     import(&[file], programs, &|path| !path.ends_with("blacklist.conf"))
 }
 
-/// The setting as TOML shows it.
+/// A setting as it appears in the TOML file.
 fn setting(import: &Import, key: &str) -> Option<String> {
     let found = import.settings.iter().find(|setting| setting.key == key)?;
     Some(serde_json::to_string(&found.value).unwrap())
@@ -81,7 +81,7 @@ fn all_sections_of_carbon_become_one_daemon() {
             ("ingest.pickle.listen", "[\"0.0.0.0:2004\",\"0.0.0.0:2104\"]"),
             ("ingest.udp.listen", "[\"0.0.0.0:2003\"]"),
             ("carbonlink.listen", "\"0.0.0.0:7002\""),
-            // Both instances have the limit.
+            // Both instances have this limit, so it is added up.
             ("engine.max_creates_per_minute", "200"),
             ("self_metrics.interval", "\"10s\""),
             ("store.kind", "\"cassandra\""),
@@ -143,7 +143,7 @@ fn programs_that_do_not_run_are_left_out() {
     assert!(remark(&import, RemarkKind::NotNeeded, "relay").is_some());
 }
 
-/// Points that consistent hashing would send to one of several servers are sent to none.
+/// Points that consistent hashing would send to one of several servers are sent to none of them.
 #[test]
 fn consistent_hashing_is_not_imitated() {
     let text =
@@ -231,6 +231,23 @@ fn go_carbon_becomes_one_daemon() {
     }
 }
 
+#[test]
+fn what_cannot_be_taken_over_is_said() {
+    let text = "[tcp]\nlisten = \":2003\"\nenabled = true\ncompression = \"zstd\"\n";
+    let go_carbon = read("/etc/go-carbon/go-carbon.conf", text, &Program::ALL);
+    let why = remark(&go_carbon, RemarkKind::NoEquivalent, "tcp.compression").unwrap();
+    assert!(why.contains("change the senders"), "{why}");
+
+    let text = "[cache]\nUSE_WHITELIST = True\nBG_CASSANDRA_CONTACT_POINTS = \"a\", b:9142, c, ::1\n";
+    let file = File { path: "/etc/carbon/carbon.conf".to_owned(), text: text.to_owned(), format: None };
+    let carbon = import(&[file], &Program::ALL, &|_| false);
+    let why = remark(&carbon, RemarkKind::Todo, "cache.USE_WHITELIST").unwrap();
+    assert!(why.contains("no whitelist.conf"), "{why}");
+    assert_settings(&carbon, &[("store.cassandra.contact_points", "[\"c:9042\",\"[::1]:9042\"]")]);
+    let errors = carbon.remarks.iter().filter(|remark| remark.kind == RemarkKind::Error);
+    assert_eq!(errors.count(), 2, "{}", to_toml(&carbon));
+}
+
 /// Carbon's limit of 0 means no creations, while ours means no limit.
 #[test]
 fn a_limit_of_no_creations_is_kept() {
@@ -285,7 +302,7 @@ BG_CASSANDRA_USERNAME = os.environ['USER']
     assert!(remark(&import, RemarkKind::NotNeeded, "MEMCACHE_HOSTS").is_some());
 }
 
-/// Two files that disagree: the first one counts, and the second is named.
+/// If two files disagree, the first one is used, and a remark names the second.
 #[test]
 fn files_that_disagree_are_named() {
     let file = |path: &str, text: &str, format| File { path: path.into(), text: text.into(), format };

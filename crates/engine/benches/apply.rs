@@ -1,4 +1,5 @@
-//! Measures how a shard applies a batch of points: look-up, journal, slots, windows and building flushes.
+//! Measures how a shard applies a batch of points: looking up heads, writing the journal, filling slots,
+//! folding windows and building flushes.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use plumbago_engine::bench::BenchShard;

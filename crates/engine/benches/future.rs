@@ -1,5 +1,5 @@
-//! Measures building state rows while the list of future points is full, as a sender with a wrong clock
-//! causes.
+//! Measures how long it takes to build state rows while the list of future points is full, which a sender
+//! with a wrong clock can cause.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plumbago_engine::bench::BenchShard;

@@ -112,7 +112,7 @@ impl BenchShard {
         self.shard.flush_done(flushes.reading.items);
     }
 
-    /// True if no point was late.
+    /// Whether no point was late.
     pub fn has_no_late_points(&self) -> bool {
         self.shard.late.is_idle()
     }

@@ -1,4 +1,4 @@
-//! The parts of which rows, heads and checkpoints are made: fields of a fixed length and numbers in LEB128.
+//! The elements of rows, heads and checkpoints: fields of a fixed length, and numbers in LEB128.
 
 /// Takes the next bytes of a buffer. `None` if it is too short.
 pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -14,12 +14,12 @@ pub(crate) fn take_slice<'a>(bytes: &mut &'a [u8], len: usize) -> Option<&'a [u8
     Some(head)
 }
 
-/// Takes a little-endian number.
+/// Takes a little-endian number of 32 bits.
 pub(crate) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
     take(bytes).map(u32::from_le_bytes)
 }
 
-/// Takes a little-endian number.
+/// Takes a little-endian number of 64 bits.
 pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     take(bytes).map(u64::from_le_bytes)
 }

@@ -1,4 +1,4 @@
-//! The commands that other threads send to a shard's worker, and the figures that the worker publishes.
+//! Commands that other threads send to a shard's worker, and figures that the worker publishes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -23,78 +23,80 @@ use plumbago_store::FetchError;
 /// A command for the worker of a shard.
 #[derive(Debug)]
 pub(crate) enum ShardCommand {
-    /// The metadata store and the index now have the metrics with these heads.
+    /// The metrics with these heads are now in the metadata store and the index.
     Created(Vec<u32>),
     /// A flusher has committed a job.
     Done(Done),
-    /// Read heads. The read waits for late points for a limited time, counted from the given moment.
+    /// Read heads. The read waits for late points for a limited time, which starts at the given moment.
     Read(HeadQuery, Instant, oneshot::Sender<Vec<Option<HeadAnswer>>>),
     /// Add metrics that another program created in the metadata store.
     Adopt(Vec<Adopted>),
-    /// Which of these metrics have a head?
+    /// Answer which of these metrics have a head.
     Contains(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
-    /// Which settings do the heads of these metrics have? `None` for a metric without a head.
+    /// Answer with the settings in the heads of these metrics; `None` for a metric without a head.
     Settings(Vec<NameHash>, oneshot::Sender<Vec<Option<Arc<MetricConfig>>>>),
-    /// Which of these metrics got a point since this time (seconds since the epoch)?
+    /// Answer which of these metrics got a point since this time (seconds since the epoch).
     AreWritten(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
-    /// May these metrics have points in this range of time, both ends included?
+    /// Answer whether these metrics may have points in this time range; both ends belong to it.
     MayHavePoints(Vec<NameHash>, (i64, i64), oneshot::Sender<Vec<Option<bool>>>),
-    /// Forget the metrics that got no point since this time and hold none. Answers which were forgotten.
+    /// Forget the metrics that got no point since this time and hold none. Answer which were forgotten.
     Forget(Vec<NameHash>, i64, oneshot::Sender<Vec<bool>>),
-    /// Begin the deletion of these metrics. Answers for which it has begun.
+    /// Begin the deletion of these metrics. Answer which deletions have begun.
     BeginDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
     /// End the deletion of these metrics.
     EndDeletions(Vec<NameHash>, oneshot::Sender<Vec<bool>>),
-    /// Quotas change: metrics get accounts of this generation too.
+    /// Begin a change of quotas: metrics get accounts of this generation too.
     BeginQuotas(u64, oneshot::Sender<()>),
     /// Give metrics their accounts under the new quotas.
     DecideQuotas(Vec<Decision>),
-    /// How many metrics have no account under the new quotas yet?
+    /// Answer how many metrics have no account under the new quotas yet.
     UndecidedQuotas(oneshot::Sender<u64>),
-    /// The new quotas count from now on.
+    /// End the change of quotas: only the new quotas count from now on.
     EndQuotas(oneshot::Sender<()>),
-    /// Up to which time (seconds since the epoch) are all windows of these metrics closed?
+    /// Answer up to which time (seconds since the epoch) all windows of these metrics are closed.
     ClosedUntil(Vec<NameHash>, oneshot::Sender<Vec<i64>>),
-    /// What do the heads of these metrics contain? Their history is about to be stored.
+    /// Answer with the content of the heads of these metrics, whose history is about to be stored.
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
-    /// What do the heads of these metrics contain? A range of them is about to be deleted.
+    /// Answer with the content of the heads of these metrics, from which a range is about to be deleted.
     BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
-    /// Begin the deletion of these metrics if all of their points were copied. They are held still.
+    /// Begin the deletion of these metrics if all of their points were copied. The metrics are held still.
     BeginMoves(Vec<BeginMove>, oneshot::Sender<Vec<Moved>>),
-    /// These are the changes from storing histories or deleting ranges.
+    /// Apply the changes from storing histories or deleting ranges.
     EndImport(Vec<End>, oneshot::Sender<()>),
-    /// Answers once the points that were queued before are in the journal's file.
+    /// Answer once the points that were queued before are in the journal's file.
     Journaled(oneshot::Sender<()>),
-    /// Which metrics get several points for each slot of their raw stage?
+    /// Answer which metrics get several points for each slot of their raw stage.
     Crowded(oneshot::Sender<CrowdedMetrics>),
     /// Answer with the shard's ledger.
     Ledger(oneshot::Sender<Ledger>),
-    /// Flush every held point. Answers once all are committed.
+    /// Flush every held point. Answer once all are committed.
     FlushAll(oneshot::Sender<()>),
-    /// Apply the queued points, make them durable and end.
+    /// Apply the queued points, make them durable and end the worker.
     Stop(StopOrder),
 }
 
 /// How a worker stops.
 #[derive(Debug)]
 pub(crate) struct StopOrder {
-    /// The shard is wanted for a checkpoint, if the journal has all of its points. Otherwise they are stored.
+    /// Whether the shard is needed for a checkpoint, if the journal has all of its points. If not, the points
+    /// are stored.
     pub(crate) for_checkpoint: bool,
     pub(crate) done: oneshot::Sender<Stopped>,
 }
 
-/// The end of a worker.
+/// The result of a worker that has ended.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(crate) ledger: Ledger,
-    /// The shard, if it is fit for a checkpoint. Its points that are not stored are in the journal.
+    /// The shard, if it can be used for a checkpoint. Its points that are not stored are in the journal.
     pub(crate) shard: Option<Box<Shard>>,
 }
 
-/// Sends a question to a worker and waits for the answer.
+/// Sends a request to a worker and waits for the answer.
 ///
 /// # Errors
-/// [`FetchError::Stopping`] when the worker has ended.
+///
+/// [`FetchError::Stopping`] if the worker has ended.
 pub(crate) async fn ask<T>(
     worker: &mpsc::Sender<ShardCommand>,
     question: impl FnOnce(oneshot::Sender<T>) -> ShardCommand,
@@ -104,22 +106,22 @@ pub(crate) async fn ask<T>(
     receiver.await.map_err(|_| FetchError::Stopping)
 }
 
-/// Figures of a shard for other threads; its worker updates them after every batch.
+/// Figures of a shard for other threads. Its worker updates them after every batch.
 #[derive(Debug, Default)]
 pub(crate) struct ShardGauges {
-    /// Points applied since the start.
+    /// The number of points applied since the start.
     pub(crate) applied: AtomicU64,
-    /// Points held.
+    /// The number of points held.
     pub(crate) held: AtomicU64,
-    /// Late points that wait in the journal.
+    /// The number of late points that wait in the journal.
     pub(crate) late_waiting: AtomicU64,
-    /// Metrics that a flush of everything has still to write.
+    /// The number of metrics that a flush of everything still has to write.
     pub(crate) flush_all_left: AtomicU64,
     pub(crate) metrics: AtomicU64,
-    /// Bytes of heads, cells and tables.
+    /// Memory of heads, cells and tables, in bytes.
     pub(crate) bytes: AtomicU64,
     /// The oldest journal segment that the shard needs.
     pub(crate) needed_from: AtomicU32,
-    /// True while the shard takes no points.
+    /// Whether the shard accepts no points at the moment.
     pub(crate) paused: AtomicBool,
 }

@@ -5,30 +5,31 @@ use std::time::Duration;
 use plumbago_model::units::{ByteSize, Period};
 use serde::Deserialize;
 
-/// The maximum number of shards. Each has a thread and queues of its own.
+/// The maximum number of shards. Each shard has its own thread and queues.
 const SHARDS_MAX: usize = 1024;
 
 /// Settings of the engine: section `[engine]`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Number of shards, each with a worker thread and its part of the metrics. 0 stands for half of the
+    /// Number of shards, each with a worker thread and its part of the metrics. 0 means half of the
     /// processors.
     pub shards: usize,
     /// A metric whose oldest unflushed point is older than this gets a state row, so that the journal can drop
     /// the point.
     pub checkpoint_after: Period,
-    /// A clean stop with at least this many metrics leaves a checkpoint for the next start, and the points in the
-    /// journal. With fewer, it stores what is in memory. Embedded store only.
+    /// A clean stop with at least this many metrics leaves a checkpoint for the next start and keeps the
+    /// points in the journal. With fewer metrics, it stores everything that is in memory. Embedded store
+    /// only.
     pub checkpoint_min_metrics: u64,
     /// A metric without new points for this long is flushed whole.
     pub idle_after: Period,
     /// Points further ahead of now than this are rejected.
     pub future_max: Period,
-    /// New metrics per minute. reload: yes
+    /// Largest number of new metrics per minute. reload: yes
     pub max_creates_per_minute: CreateLimit,
-    /// Memory that the process may take; 0 for no limit. Near it new metrics are refused, and reading pauses
-    /// while queues take more than there is.
+    /// Memory that the process may take; 0 for no limit. Near this limit new metrics are refused, and reading
+    /// pauses while the queues take more memory than is left.
     pub memory_max: ByteSize,
     /// How often finished rows are flushed for a remote store. The embedded store is flushed by block.
     pub flush_interval: Period,
@@ -51,13 +52,13 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Text")]
 pub enum CreateLimit {
-    /// None: points of new metrics are refused.
+    /// No metrics: points of new metrics are refused.
     None,
-    /// This many; 0 for no limit.
+    /// At most this many; 0 for no limit.
     PerMinute(u64),
 }
 
-/// A [`CreateLimit`] as it is written.
+/// A [`CreateLimit`] as it is written in the configuration.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Text {
@@ -84,7 +85,7 @@ impl CreateLimit {
     /// No limit.
     pub const UNLIMITED: Self = Self::PerMinute(0);
 
-    /// Tokens of one minute.
+    /// The number of tokens for one minute.
     pub(crate) fn tokens(self) -> u64 {
         match self {
             Self::None => 0,

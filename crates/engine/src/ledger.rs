@@ -2,32 +2,33 @@
 
 use crate::stats::{REASONS, Reject, Stats};
 
-/// What became of the points of one shard, or of all.
+/// What became of the points of one shard, or of all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ledger {
-    /// Points queued by `push` and `try_push`.
+    /// Number of points that `push` and `try_push` have queued.
     pub received: u64,
-    /// Points restored at start from state rows and journal.
+    /// Number of points restored at the start from state rows and the journal.
     pub recovered: u64,
-    /// Slots in committed flushes.
+    /// Number of slots in committed flushes.
     pub stored: u64,
-    /// Points in queues, heads and lists of the engine.
+    /// Number of points in queues, heads and lists of the engine.
     pub held: u64,
-    /// The part of `held` that is still in queues: no shard has applied these points yet.
+    /// The part of `held` that is still in queues; no shard has applied these points yet.
     pub queued: u64,
-    /// The part of `held` that waits in the journal: late points for which memory has no room.
+    /// The part of `held` that waits in the journal: late points for which there is no room in memory.
     pub waiting: u64,
-    /// Points that replaced the value of a slot, or whose stage was gone before they were stored.
+    /// Points that replaced the value of a slot, or whose stage no longer existed when they were to be
+    /// stored.
     pub replaced: u64,
     /// Rejected points by reason.
     pub rejected: [u64; REASONS],
-    /// Points known to be lost by damaged files, found since the start. They never came in, so they are not part of
-    /// the balance.
+    /// Number of points known to be lost because of damaged files, found since the start. They were never
+    /// received, so they are not part of the balance.
     pub lost: u64,
 }
 
 impl Ledger {
-    /// Points that the ledger cannot account for. Anything but 0 is a bug.
+    /// Number of points that the ledger cannot account for. Anything but 0 is a bug.
     pub fn missing(&self) -> i128 {
         let came = i128::from(self.received) + i128::from(self.recovered);
         let went = i128::from(self.stored) + i128::from(self.held) + i128::from(self.replaced);
@@ -48,7 +49,7 @@ impl Ledger {
         self.rejected[reason as usize] += 1;
     }
 
-    /// Adds the changes since `exported` to the exported counters, and updates it.
+    /// Adds the changes since `exported` to the exported counters, and updates `exported`.
     pub(crate) fn export(&self, exported: &mut Self, stats: &Stats) {
         stats.recovered.add(self.recovered - exported.recovered);
         stats.stored.add(self.stored - exported.stored);

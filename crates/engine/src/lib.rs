@@ -55,7 +55,7 @@ pub use refusal::{NameCheck, NameRefusal};
 pub use shard::creation::ConfigFor;
 pub use shard::crowded::{CrowdedMetric, CrowdedMetrics};
 
-/// The conditions that the engine states.
+/// The conditions that the engine can raise.
 pub const CONDITIONS: [&str; 10] = [
     memory::FULL,
     memory::PAUSED,

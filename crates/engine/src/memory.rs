@@ -12,7 +12,7 @@ use std::time::Duration;
 use plumbago_model::ByteSize;
 use plumbago_telemetry::Conditions;
 
-/// Bytes that a metric takes permanently once its head is full, without its name in the index.
+/// Number of bytes that a metric permanently takes once its head is full, without its name in the index.
 const METRIC_BYTES: u64 = 256;
 /// Bytes that a new metric takes temporarily: its first points, its name until it is in the store, and rows
 /// of the store and the journal that are not written yet.
@@ -21,12 +21,12 @@ const CREATION_BYTES: u64 = 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The time between two measurements while little memory is left.
 const SHORT_PAUSE: Duration = Duration::from_millis(10);
-/// While no points come, only one of this many measurements is made.
+/// While no points arrive, only one of this many measurements is made.
 const QUIET_ROUNDS: u32 = 10;
 
 /// Name of the condition under which new metrics are refused.
 pub(crate) const FULL: &str = "memory";
-/// Name of the condition under which reading pauses.
+/// Name of the condition under which reading from senders pauses.
 pub(crate) const PAUSED: &str = "memory_paused";
 
 /// The number of metrics that may be created before the next measurement. All shards share it.
@@ -45,12 +45,12 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// True if a shard must wait for the next measurement before it creates a metric.
+    /// Whether a shard must wait for the next measurement before it creates a metric.
     pub(crate) fn is_used_up(&self) -> bool {
         self.granted.load(Ordering::Relaxed) <= 0 && !self.is_full()
     }
 
-    /// True if new metrics are refused.
+    /// Whether new metrics are refused.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
@@ -88,20 +88,21 @@ pub(crate) struct Sample {
     pub(crate) queued: u64,
 }
 
-/// Counts, since the start, of what takes memory in the engine. Equal counts mean that nothing has happened.
+/// Counters, since the start, of everything that takes memory in the engine. If they are equal, nothing has
+/// happened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Points that were received.
+    /// Number of points that were received.
     pub(crate) received: u64,
-    /// Points that the shards have applied.
+    /// Number of points that the shards have applied.
     pub(crate) applied: u64,
-    /// Metrics whose creation was begun.
+    /// Number of metrics whose creation has begun.
     pub(crate) begun: u64,
-    /// Metrics that are in the metadata store.
+    /// Number of metrics that are in the metadata store.
     pub(crate) created: u64,
 }
 
-/// Leaves measurements out while nothing happens, since each of them makes the kernel count the memory.
+/// Skips measurements while nothing happens, because each of them makes the kernel count the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Quiet {
     before: Progress,
@@ -109,8 +110,8 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// Whether memory must be measured now. It is if something has happened or if something is refused or paused.
-    /// Otherwise it is now and then, because requests take memory too.
+    /// Whether memory must be measured now: if something has happened, or if something is refused or paused.
+    /// Otherwise memory is measured from time to time, because requests take memory too.
     pub(crate) fn needs_measurement(&mut self, ceiling: &Ceiling, now: Progress) -> bool {
         let is_quiet = std::mem::replace(&mut self.before, now) == now && !ceiling.full && !ceiling.paused;
         self.left_out = if is_quiet { (self.left_out + 1) % QUIET_ROUNDS } else { 0 };
@@ -135,7 +136,7 @@ impl Ceiling {
         Self { max, reserved, conditions, full: false, paused: false }
     }
 
-    /// True while reading from senders is paused.
+    /// Whether reading from senders is paused.
     pub(crate) fn pauses_reading(&self) -> bool {
         self.paused
     }
@@ -152,8 +153,8 @@ impl Ceiling {
         let high = if self.paused { self.max - self.max / 32 } else { self.max };
         self.paused = drains && sample.used > high;
         // Set the grant before the flag. Otherwise a shard could see no grant and no flag, and wait
-        // needlessly. Pending creations are going to take memory, but not for good: they delay further ones
-        // and refuse none.
+        // needlessly. Pending creations will take memory, but only for a time, so they delay further
+        // creations and refuse none.
         let now = room.saturating_sub(sample.pending * CREATION_BYTES);
         let granted = if self.full { 0 } else { now / (METRIC_BYTES + CREATION_BYTES) };
         allowance.granted.store(i64::try_from(granted).unwrap_or(i64::MAX), Ordering::Relaxed);

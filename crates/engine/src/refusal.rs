@@ -7,11 +7,11 @@ use crate::stats::Reject;
 /// Why a store cannot hold a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRefusal {
-    /// It has too many components.
+    /// The name has too many components.
     TooDeep,
-    /// It is too long, or a part of it is.
+    /// The name, or a part of it, is too long.
     TooLong,
-    /// The store reserves one of its components.
+    /// The store reserves one of the name's components.
     Reserved,
 }
 

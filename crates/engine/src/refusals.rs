@@ -5,10 +5,11 @@ use plumbago_telemetry::{Conditions, Counter};
 use crate::config::{Config, CreateLimit};
 use crate::stats::{Reject, Stats};
 
-/// Number of points with a wrong time at which a condition begins: a few of them are the fault of one sender.
+/// Number of points with a wrong time at which a condition begins. A few such points may come from a single
+/// sender.
 const MANY: u64 = 100;
-/// Seconds without a refusal after which the condition ends and the count starts again at zero. Longer than
-/// the interval of most senders.
+/// Seconds without a refusal after which the condition ends and the count starts again at zero. This is
+/// longer than the interval of most senders.
 const QUIET: i64 = 150;
 
 /// Watches the counters of points that were refused because of a limit in the settings or a wrong clock.
@@ -65,7 +66,7 @@ impl Refusals {
         Self { conditions, watched: watched.into() }
     }
 
-    /// Notes the limit of new metrics, which may have changed.
+    /// Notes the limit on new metrics, which may have changed.
     pub(crate) fn set_create_limit(&mut self, limit: CreateLimit) {
         self.watched[0].text = create_text(limit);
     }

@@ -1,11 +1,11 @@
-//! Which shard owns a metric, by a hash of its name.
+//! Decides which shard owns a metric, by a hash of its name.
 
 use std::sync::Arc;
 
 use plumbago_model::PointBatch;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The hash of a metric's name. Its seed is random, so that no sender can choose names that collide.
+/// The hash of a metric's name. Its seed is random, so that no sender can choose names whose hashes collide.
 pub(crate) type NameHash = [u32; 4];
 
 /// Hashes names and distributes them over the shards.
@@ -22,7 +22,7 @@ pub(crate) type Entry = (NameHash, u32);
 #[derive(Debug)]
 pub(crate) struct ShardBatch {
     pub(crate) batch: Arc<PointBatch>,
-    /// In order of arrival.
+    /// The points, in order of arrival.
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -66,7 +66,7 @@ impl Router {
         entries.into_iter().enumerate().filter(|(_, entries)| !entries.is_empty()).collect()
     }
 
-    /// Groups positions in `hashes` by shard. Shards without one are left out.
+    /// Groups positions in `hashes` by shard. Shards without a position are left out.
     pub(crate) fn group(&self, hashes: &[NameHash]) -> Vec<(usize, Vec<usize>)> {
         let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.shards];
         for (place, hash) in hashes.iter().enumerate() {

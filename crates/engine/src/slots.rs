@@ -1,4 +1,4 @@
-//! Slots of a stage as they were read from the store, and as they are written to it.
+//! Slots of a stage, as they are read from the store and written to it.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::shard::downsample::MetricLayout;
 /// Unknown slots in a row that a run may contain; with more, a new run begins.
 const GAP: u32 = 256;
 
-/// The stored slots of one stage, from a slot on.
+/// The stored slots of one stage, starting at a slot.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) from: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The range from the first known slot to the last; `None` if no slot is known.
+    /// The range from the first to the last known slot; `None` if no slot is known.
     pub(crate) fn known(&self) -> Option<Range<u32>> {
         let values = &self.column.values;
         let first = values.iter().position(|value| !value.is_nan())?;
@@ -32,7 +32,7 @@ impl Stored {
     }
 }
 
-/// Adds known slots of a stage, in the order of time, to a batch. `whole` is passed on as [`Run::whole`].
+/// Adds known slots of a stage to a batch, in the order of time. [`Run::whole`] is set to `whole`.
 pub(crate) fn push_runs(
     layout: &MetricLayout,
     id: MetricId,

@@ -1,13 +1,13 @@
-//! The engine's self-metrics, and the reasons for rejected points.
+//! The engine's self-metrics, and the reasons why points are rejected.
 
 use plumbago_telemetry::{Counter, Gauge, Histogram, Registry};
 
 /// Why the engine rejected a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reject {
-    /// Older than the longest stage of its metric.
+    /// The point is older than the longest stage of its metric.
     TooOld,
-    /// Further ahead of now than `engine.future_max`.
+    /// The point is further ahead of now than `engine.future_max`.
     Future,
     /// The list of future points is full.
     FutureFull,
@@ -21,17 +21,17 @@ pub(crate) enum Reject {
     NameTooLong,
     /// The metric is new, and a component of its name is reserved by the store.
     NameReserved,
-    /// A journal record whose metric is unknown at start.
+    /// A journal record whose metric is unknown at the start.
     Unexplained,
-    /// A late point that waited in the journal and is no longer there.
+    /// A late point that waited in the journal is no longer there.
     JournalDamaged,
-    /// Its metric was deleted before the point was stored.
+    /// The metric was deleted before the point was stored.
     Deleted,
-    /// A quota is at its limit.
+    /// A limit of a quota is reached.
     Quota,
 }
 
-/// Number of reasons.
+/// The number of reasons.
 pub(crate) const REASONS: usize = 12;
 
 impl Reject {
@@ -55,27 +55,27 @@ impl Reject {
 /// Counters of one engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Stats {
-    /// Points queued by `push` and `try_push`.
+    /// Number of points queued by `push` and `try_push`.
     pub(crate) received: Counter,
-    /// Points restored from state rows and journal at start.
+    /// Number of points restored from state rows and journal at start.
     pub(crate) recovered: Counter,
-    /// Slots in committed flushes.
+    /// Number of slots in committed flushes.
     pub(crate) stored: Counter,
-    /// Points that replaced a slot, or whose stage was gone before they were stored.
+    /// Number of points that replaced a slot, or whose stage no longer existed when they were to be stored.
     pub(crate) replaced: Counter,
     /// Rejected points, by reason.
     pub(crate) rejected: Vec<Counter>,
-    /// Points in heads, queues and lists.
+    /// Number of points in heads, queues and lists.
     pub(crate) held: Gauge,
-    /// Metrics created.
+    /// Number of metrics created.
     pub(crate) created: Counter,
-    /// Metrics with a head.
+    /// Number of metrics with a head.
     pub(crate) metrics: Gauge,
     /// Flush batches committed.
     pub(crate) flushes: Counter,
-    /// Metrics in committed flushes.
+    /// Number of metrics in committed flushes.
     pub(crate) flushed_metrics: Counter,
-    /// Time of a flush or of late work, from its first try until the store has committed it.
+    /// The time of a flush or of late work, from its first try until the store has committed it.
     pub(crate) flush_seconds: Histogram,
     /// Time of one try to commit, whether it succeeds or not.
     pub(crate) commit_seconds: Histogram,
@@ -87,13 +87,13 @@ pub(crate) struct Stats {
     pub(crate) late_waiting: Gauge,
     /// State rows that could not be decoded at start.
     pub(crate) damaged_states: Counter,
-    /// Metrics that get several points for each slot of their raw stage.
+    /// The number of metrics that get several points for each slot of their raw stage.
     pub(crate) crowded: Gauge,
-    /// Metrics that a flush of everything has still to write.
+    /// The number of metrics that a flush of everything still has to write.
     pub(crate) flush_all_left: Gauge,
-    /// Bytes of heads, cells and tables.
+    /// Memory of heads, cells and tables, in bytes.
     pub(crate) head_bytes: Gauge,
-    /// 1 while reading pauses because memory is at its ceiling or the disk does not take the journal.
+    /// 1 while reading pauses because memory is at its ceiling or the journal cannot be written to the disk.
     pub(crate) paused: Gauge,
 }
 
@@ -157,7 +157,7 @@ impl Stats {
     }
 }
 
-/// The histogram of the times of one kind of store call. Failed calls count too.
+/// The histogram of the times of one kind of store call. Failed calls are included.
 pub(crate) fn store_call(registry: &Registry, call: &str) -> Histogram {
     let help = "time of a call of the store, whether it succeeds or not";
     registry.histogram("plumbago_store_call_seconds", help, &[("call", call)])

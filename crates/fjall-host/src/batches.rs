@@ -1,8 +1,8 @@
-//! Reads fjall's write-ahead logs without fjall: finds damaged batches that are followed by sound ones, and takes them
-//! out.
+//! Reads fjall's write-ahead logs without fjall: finds damaged batches that are followed by intact ones, and
+//! removes them.
 //!
-//! fjall treats the first thing that it cannot read as the end of the log, and cuts off everything from there on. An
-//! unfinished commit at the end is a normal trace of a crash. Damage before sound batches is not.
+//! fjall treats the first bytes that it cannot read as the end of the log, and cuts off everything from there
+//! on. An unfinished commit at the end is a normal result of a crash. Damage before intact batches is not.
 //!
 //! A batch is a start (`1`, u32 items, u64 sequence number), its items (`2`: u8 type, u8 compression, u64 keyspace,
 //! u16 key length, u32 and u32 value lengths, key, value; `4`: u64 keyspace), and an end (`3`, u64 XXH3 of the
@@ -24,22 +24,22 @@ const END: u8 = 3;
 const CLEAR: u8 = 4;
 const MAGIC: &[u8] = b"FJL\x03";
 
-/// A damaged part of a log that is followed by sound batches.
+/// A damaged part of a log that is followed by intact batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// Byte offset of the first damaged batch.
     pub(crate) from: usize,
-    /// Byte offset of the next sound batch.
+    /// Byte offset of the next intact batch.
     pub(crate) to: usize,
-    /// Rows of the damaged batches, as far as their starts can be read.
+    /// The number of rows in the damaged batches, as far as their starts can be read.
     pub(crate) rows: u64,
 }
 
-/// What was taken out of a log.
+/// The data that was removed from a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TakenOut {
     pub(crate) file: PathBuf,
-    /// Copy of the log as it was.
+    /// The path of a copy of the original log.
     pub(crate) copy: PathBuf,
     pub(crate) gaps: Vec<Gap>,
 }
@@ -60,7 +60,8 @@ impl TakenOut {
     }
 }
 
-/// Takes damaged batches out of a log. Copies the log first. Only the newest log can end in an unfinished batch.
+/// Removes damaged batches from a log, after copying the log. Only the newest log can end in an unfinished
+/// batch.
 ///
 /// # Errors
 /// If a file cannot be read or written. The log is then unchanged.
@@ -88,9 +89,9 @@ pub(crate) fn take_out_damage(file: &Path, is_newest: bool) -> io::Result<Option
     Ok(Some(TakenOut { file: file.to_owned(), copy, gaps }))
 }
 
-/// Cuts an unfinished batch off the end of the newest log, as fjall does. A kill can end a write within any field, and
-/// a build with debug assertions panics when fjall reads a length of which a part was not written. Call it after
-/// [`take_out_damage`]. A log with a hole stays as it is: [`crate::repair`] copies it first.
+/// Cuts an unfinished batch off the end of the newest log, as fjall does. A kill can end a write within any
+/// field, and a build with debug assertions panics when fjall reads a length that was written only in part.
+/// Call this after [`take_out_damage`]. A log with a hole stays as it is: [`crate::repair`] copies it first.
 ///
 /// # Errors
 /// If the file cannot be read or cut.
@@ -115,8 +116,8 @@ fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     whole_or_none(path, written)
 }
 
-/// The damaged parts of a log: parts that are followed by sound batches, and a damaged last batch that was written
-/// completely.
+/// The damaged parts of a log: parts that are followed by intact batches, and a damaged last batch that was
+/// written completely.
 fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     let mut gaps = Vec::new();
     let mut at = 0;
@@ -140,8 +141,8 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
         let ends = bytes[at..data_end].ends_with(MAGIC) && !has_zero_page(bytes, at, data_end);
         let is_whole = ends || !is_newest;
         let Some(to) = next.or(is_whole.then_some(data_end)) else { break };
-        // A power cut left this hole. Nothing after it was synced, and state rows after it would hide points that the
-        // journal still has. So the log ends here.
+        // A power cut left this hole. Nothing after it was synced. If the part after it were kept, its state
+        // rows would hide points that the journal still has, so the log ends here.
         if is_newest && has_zero_page(bytes, at, to) {
             break;
         }
@@ -151,13 +152,13 @@ fn gaps(bytes: &[u8], is_newest: bool) -> Vec<Gap> {
     gaps
 }
 
-/// Whether power loss can explain wrong content: a page that was never written.
+/// Whether the damage can come from a power cut: it contains a page that was never written.
 fn has_zero_page(bytes: &[u8], from: usize, to: usize) -> bool {
     let pages = bytes[..to].chunks(PAGE).skip(from.div_ceil(PAGE));
     pages.into_iter().any(|page| page.len() == PAGE && page.iter().all(|byte| *byte == 0))
 }
 
-/// The length and the sequence number of the sound batch that `bytes` begin with.
+/// The length and the sequence number of the intact batch at the start of `bytes`; `None` if there is none.
 fn batch(bytes: &[u8]) -> Option<(usize, u64)> {
     let mut rest = bytes;
     let input = &mut rest;
@@ -195,12 +196,12 @@ fn skip_item(input: &mut &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Where the next sound batch begins.
+/// The offset of the next intact batch.
 fn next_batch(bytes: &[u8], from: usize) -> Option<usize> {
     (from + 1..bytes.len()).find(|at| bytes[*at] == START && batch(&bytes[*at..]).is_some())
 }
 
-/// Rows of the batches in a damaged part, as their starts state them.
+/// The number of rows in the batches of a damaged part, as the starts of the batches state it.
 fn rows(mut damaged: &[u8]) -> u64 {
     let mut rows = 0;
     while let Some(start) = damaged.get(..5).filter(|start| start[0] == START) {
@@ -250,7 +251,7 @@ mod tests {
         let file = dir.path().join("3.jnl");
         let (first, second, third) = (made(3, 1), made(5, 2), made(2, 3));
         let whole = [first.clone(), second.clone(), third.clone(), vec![0; 5000]].concat();
-        // A wrong sequence number is seen if it is not between its neighbours.
+        // A wrong sequence number is detected if it is not between its neighbours.
         for at in (0..second.len()).filter(|at| *at != 5) {
             let mut bytes = whole.clone();
             bytes[first.len() + at] ^= 0x40;
@@ -290,7 +291,7 @@ mod tests {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x40;
             let found = gaps(&bytes, true);
-            // Nothing shows whether the last sequence number is right, if it is no lower than the one before.
+            // A wrong last sequence number cannot be detected if it is not lower than the one before.
             if (first + 5..first + 13).contains(&at) {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Checks the files of a database before fjall opens it. fjall deletes keyspaces whose `current` is missing, begins
-//! a new log where none is, and does not compare the checksums of manifests.
+//! Checks the files of a database before fjall opens it. fjall deletes keyspaces whose file `current` is
+//! missing, begins a new log if there is none, and does not compare the checksums of manifests.
 //!
-//! What can be written again from other files without any loss is written again. Everything else is refused, and
-//! nothing is deleted. Must not read tables: a start would take too long.
+//! Files that can be recreated from other files without any loss are written again. In all other cases the
+//! database is refused, and nothing is deleted. The check must not read tables, because a start would take
+//! too long.
 
 use std::fs;
 use std::io;
@@ -20,11 +21,11 @@ const VERSION: &[u8] = b"FJL\x03";
 pub struct Mended {
     /// The file.
     pub path: PathBuf,
-    /// What was wrong and what was done.
+    /// A text with the damage and the remedy.
     pub text: String,
 }
 
-/// Checks the database in `dir`, and writes `version` and `current` again where they are damaged.
+/// Checks the database in `dir`, and writes `version` and `current` again if they are damaged.
 ///
 /// # Errors
 /// [`HostError::Corrupt`] if a missing or damaged file can only be replaced by `repair`, [`HostError::Failed`] if a
@@ -65,7 +66,7 @@ fn check_logs(dir: &Path) -> Result<(), HostError> {
     }
 }
 
-/// The first log that is missing: logs are numbered without gaps, and there is always one.
+/// The first missing log. Logs are numbered without gaps, and there is always at least one.
 pub(crate) fn missing_log(dir: &Path) -> io::Result<Option<PathBuf>> {
     let numbers: Vec<u64> = logs(dir)?.iter().filter_map(|path| log_number(path)).collect();
     let missing = match numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
@@ -96,7 +97,7 @@ fn check_keyspace(keyspace: &Path) -> Result<Option<Mended>, HostError> {
     let sound = manifest::newest_sound(keyspace).map_err(|error| failed(keyspace, error))?;
     let is_new = tables == 0 && sound.is_none() && versions.iter().all(|version| *version == 0);
     if is_new && !current.exists() {
-        // The process died while it created the keyspace, before the first manifest was whole.
+        // The process died while it created the keyspace, before the first manifest was complete.
         return Ok(None);
     }
     match sound {

@@ -71,7 +71,7 @@ fn first_readable_after(keyspace: &Keyspace, damaged: &[u8], to: Option<&[u8]>) 
     Some(high)
 }
 
-/// A key about halfway between the two, computed from the eight bytes after their common prefix.
+/// A key about halfway between the two. It is computed from the eight bytes after their common prefix.
 fn between(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
     let common = low.iter().zip(high).take_while(|(a, b)| a == b).count();
     let word = |key: &[u8]| {

@@ -1,8 +1,9 @@
-//! Deletes keyspaces so that a start can tell a deletion that was interrupted by a kill from damage.
+//! Deletes keyspaces in such a way that a start can distinguish an interrupted deletion from damage.
 //!
-//! fjall removes a keyspace from its list. When the last handle is dropped, it deletes first `current` and then the
-//! rest of the directory. After a kill in between, the directory looks like one whose `current` was lost. So the ids
-//! are written to the file `deleting` first, and the next start removes the rest of these keyspaces.
+//! fjall removes a keyspace from its list. When the last handle is dropped, it deletes first `current` and
+//! then the rest of the directory. After a kill between these steps, the directory looks as if its `current`
+//! had been lost. So the ids are first written to the file `deleting`, and the next start removes the rest of
+//! these keyspaces.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -32,21 +33,22 @@ fn note(dir: &Path, doomed: &[Keyspace]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Removes what a killed process has left of the keyspaces that it was deleting. Call it before fjall opens the
+/// Removes the rest of the keyspaces that a killed process was deleting. Call this before fjall opens the
 /// database.
 ///
 /// # Errors
+///
 /// [`HostError::Failed`] if a file cannot be read or removed.
 pub(crate) fn finish(dir: &Path) -> Result<(), HostError> {
     let file = dir.join(FILE);
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // The file is damaged. The check of the keyspaces finds the ones that it named.
+        // The file is damaged. The check of the keyspaces finds the keyspaces that it named.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(HostError::failed(format!("read {}", file.display()), error)),
     };
-    // A line that a power cut has cut off would name another keyspace, so only whole lines count.
+    // If a power cut shortened a line, it would name another keyspace, so only complete lines count.
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse::<u64>().ok());
     for id in whole {
         let keyspace = dir.join("keyspaces").join(id.to_string());
@@ -99,7 +101,7 @@ mod tests {
         entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
     }
 
-    /// Removes the files of a keyspace one by one, as fjall does, and starts after each.
+    /// Removes the files of a keyspace one by one, as fjall does, and starts after each removal.
     #[test]
     fn a_kill_during_a_deletion_is_no_damage() {
         let place = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::{self, Current, keyspaces};
 
-/// The first damaged file of the database in `dir`, as a clause for a message. `None` if all checksums match.
+/// The first damaged file of the database in `dir`, as a clause for a message; `None` if all checksums match.
 pub(crate) fn find(dir: &Path) -> Option<String> {
     let first =
         keyspaces(dir).ok()?.into_iter().find_map(|keyspace| damaged_in(&keyspace).into_iter().next());

@@ -28,7 +28,7 @@ pub enum HostError {
         /// What failed.
         reason: String,
     },
-    /// A sync failed. Nothing written since the last successful sync is durable. Retry later.
+    /// A sync failed. No data written since the last successful sync is durable. Retry later.
     #[error(
         "{} could not be synced to disk; nothing written since the last successful sync counts as durable: {reason}",
         path.display()
@@ -78,7 +78,7 @@ pub enum HostError {
     Corrupt {
         /// The damaged file, or the directory if the file is not known.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, as text.
         reason: String,
     },
     /// Any other failure.
@@ -113,7 +113,7 @@ pub enum Access {
     Write,
 }
 
-/// Classifies an error of fjall by what the caller does about it.
+/// Classifies an error of fjall by how the caller reacts to it.
 pub fn cause_of(error: &Error, access: Access) -> Cause {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => io_cause(error, access),
@@ -136,7 +136,7 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
         return Cause::Damaged;
     }
     match error.kind() {
-        // A table that is shorter than its trailer causes a seek to before its start.
+        // A table that is shorter than its trailer causes a seek to a position before its start.
         io::ErrorKind::NotFound
         | io::ErrorKind::UnexpectedEof
         | io::ErrorKind::InvalidData
@@ -146,7 +146,7 @@ pub fn io_cause(error: &io::Error, access: Access) -> Cause {
     }
 }
 
-/// The message of an error. For an I/O error, without the text that fjall adds.
+/// The message of an error. If it is an I/O error, the text that fjall adds is removed.
 pub(crate) fn text(error: &Error) -> String {
     match error {
         Error::Io(error) | Error::Storage(LsmError::Io(error)) => advised(error),

@@ -1,4 +1,5 @@
-//! Holds the files of a database as they are at one moment, while the database stays in use: for backups.
+//! Keeps the files of a database as they are at one moment, while the database stays in use. Backups need
+//! this.
 //!
 //! fjall has no snapshots of files. But almost all of its files never change: tables and manifests are written once and
 //! removed later, and logs only grow. So a hard link is enough to keep a file. The held files are in a state in which a
@@ -6,8 +7,8 @@
 //!
 //! * Logs are linked first, then for each keyspace its newest manifest with its tables, then the logs again. So every
 //!   row is in a table that is held or in a log that is held.
-//! * A log is held up to its end after the tables were linked. Rows in tables were in a log before, so a commit of which
-//!   one keyspace has its part in a table is in a log as a whole.
+//! * A log is held up to the end that it had after the tables were linked. Rows in tables were in a log
+//!   before. So if a part of a commit is in a table of one keyspace, the whole commit is in a log.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,15 +26,15 @@ use crate::manifest::{self, Current};
 /// How often holding is tried again when fjall has removed a file before it was linked.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(2);
-/// Files smaller than this are copied instead of linked: they may be changed in place.
+/// Files smaller than this are copied instead of linked, because they may be changed in place.
 const SMALL_BYTES: u64 = 1 << 20;
 
 /// A file that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldFile {
-    /// Its path in the directory of the database.
+    /// The path of the file in the directory of the database.
     pub name: PathBuf,
-    /// Where it can be read as long as the links exist.
+    /// The path at which the file can be read while the links exist.
     pub at: PathBuf,
     /// How many bytes of the file belong to the held state. A log may have grown since.
     pub bytes: u64,
@@ -41,14 +42,14 @@ pub struct HeldFile {
     pub xxh3: Option<u128>,
 }
 
-/// Holds the files of the database in `dir` by links in the new directory `links`, on the same file system. `database`
-/// is that database if this process has it open: commits may continue meanwhile, but no keyspace may be created or
-/// deleted.
+/// Holds the files of the database in `dir` by links in the new directory `links`, on the same file system.
+/// `database` is that database if this process has it open. Commits may continue meanwhile, but no keyspace
+/// may be created or deleted.
 ///
 /// # Errors
 /// [`HostError::Unavailable`] or [`HostError::Failed`] if a file cannot be read or linked.
 pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec<HeldFile>, HostError> {
-    // Passes what was committed to the operating system.
+    // Passes all committed data to the operating system.
     let settle = || match database {
         Some(database) => database
             .persist(PersistMode::Buffer)
@@ -68,7 +69,7 @@ pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec
         settle()?;
         attempt.link_logs().map_err(failed)?;
         let ends = attempt.ends().map_err(failed)?;
-        // After this, every writer that was at the end of the newest log just now has finished its write.
+        // After this, every writer that was at the end of the newest log a moment ago has finished its write.
         settle()?;
         if let Some(ends) = ends {
             held.extend(ends);
@@ -147,14 +148,14 @@ impl<'a> Attempt<'a> {
     fn link_logs(&self) -> io::Result<()> {
         for log in logs(self.dir)? {
             if let Some(name) = log.file_name() {
-                // A log that no longer exists was written to tables before it was removed.
+                // If a log no longer exists, its rows were written to tables before it was removed.
                 self.link(Path::new(name))?;
             }
         }
         Ok(())
     }
 
-    /// The linked logs up to their ends. `None` if a log was created and removed between the two looks.
+    /// The linked logs up to their ends. `None` if a log was created and removed between the two listings.
     fn ends(&self) -> io::Result<Option<Vec<HeldFile>>> {
         let mut ends = BTreeMap::new();
         for log in logs(self.links)? {
@@ -189,8 +190,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The manifest that `current` names, with its tables. `None` if one of the files no longer exists: then there is a
-    /// newer manifest.
+    /// The manifest that `current` names, with its tables. `None` if one of the files no longer exists,
+    /// because there is a newer manifest.
     fn version(&self, keyspace: &Path, inside: &Path, current: &[u8]) -> io::Result<Option<Vec<HeldFile>>> {
         let Some(named) = Current::parse(current) else { return Ok(None) };
         let name = inside.join(format!("v{}", named.version));
@@ -217,10 +218,11 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Links a file, or copies it where the file system knows no links.
+/// Links a file, or copies it if the file system does not support links.
 ///
 /// # Errors
-/// If it can neither be linked nor copied.
+///
+/// If the file can neither be linked nor copied.
 pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => fs::copy(from, to).map(drop),
@@ -240,7 +242,7 @@ mod tests {
         Database::builder(dir).worker_threads(1).open().unwrap()
     }
 
-    /// Puts the held files where a database can be opened.
+    /// Copies the held files to a directory in which a database can be opened.
     fn restore(held: &[HeldFile], to: &Path) {
         for file in held {
             let path = to.join(&file.name);
@@ -296,7 +298,7 @@ mod tests {
                             copied.keyspace(&format!("k{n}"), KeyspaceCreateOptions::default).unwrap();
                         let newest = keyspace.get(b"newest").unwrap().unwrap();
                         let newest = u64::from_be_bytes(newest[..].try_into().unwrap());
-                        // Every commit up to the newest, and none after it.
+                        // It has every commit up to the newest one, and none after it.
                         assert_eq!(keyspace.len().unwrap() as u64, newest + 1, "round {round}, keyspace {n}");
                         newest
                     })

@@ -25,12 +25,12 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// Minimum time between two attempts to reopen.
 const REOPEN_EVERY: Duration = Duration::from_secs(1);
 
-/// An open database with its keyspaces and whatever state a user of this crate keeps with them.
+/// An open database with its keyspaces, and any state that a user of this crate keeps with them.
 pub trait Contents: Send + Sync {
     /// The database.
     fn database(&self) -> &Database;
 
-    /// Sets whether the database is about to be closed. Long reads should end early while it is.
+    /// Sets whether the database is about to be closed. If so, long reads should end early.
     fn set_closing(&self, _closing: bool) {}
 }
 
@@ -41,9 +41,9 @@ pub struct Host<T> {
     slot: RwLock<Option<Arc<T>>>,
     closed: AtomicBool,
     was_open: AtomicBool,
-    /// True if the database accepts no writes until it is reopened.
+    /// Whether the database accepts no writes until it is reopened.
     broken: AtomicBool,
-    /// True if acknowledged commits are missing from the reopened database.
+    /// Whether acknowledged commits are missing from the reopened database.
     lost: AtomicBool,
     /// The number of the newest commit that was acknowledged.
     acknowledged: AtomicU64,
@@ -60,8 +60,8 @@ struct Metrics {
     healthy: Gauge,
 }
 
-/// A newly opened database that is not in use yet. [`Opening::finish`] puts it into use. Dropping this value
-/// closes the database.
+/// A newly opened database that is not in use yet. [`Opening::finish`] makes it the one in use. Dropping this
+/// value closes the database.
 pub struct Opening<'a, T> {
     host: &'a Host<T>,
     slot: RwLockWriteGuard<'a, Option<Arc<T>>>,
@@ -69,8 +69,8 @@ pub struct Opening<'a, T> {
 }
 
 impl<T: Contents> Host<T> {
-    /// Creates a host without an open database. [`Host::begin`] opens one. The names of the host's
-    /// self-metrics start with `prefix`, for example `plumbago_store`.
+    /// Creates a host without an open database. [`Host::begin`] opens one. `prefix` is the start of the names
+    /// of the host's self-metrics, for example `plumbago_store`.
     pub fn new(settings: Settings, prefix: &str, registry: &Registry) -> Self {
         let counter = |name: &str, help: &str| registry.counter(&format!("{prefix}_{name}"), help, &[]);
         let metrics = Metrics {
@@ -129,7 +129,7 @@ impl<T: Contents> Host<T> {
         if self.is_broken() { Err(self.refusal()) } else { self.get() }
     }
 
-    /// True while writes are refused, until [`Host::begin`] has reopened the database.
+    /// Whether writes are refused, until [`Host::begin`] has reopened the database.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)
     }
@@ -235,8 +235,8 @@ impl<T: Contents> Host<T> {
         Ok(Some(Opening { host: self, slot, opened }))
     }
 
-    /// Closes the database. Returns `false` if it is still in use after half a minute. It is closed when its
-    /// last user drops it.
+    /// Closes the database. Returns `false` if it is still in use after half a minute. In that case it is
+    /// closed when its last user drops it.
     pub fn close(&self) -> bool {
         self.closed.store(true, Ordering::Release);
         write(&self.slot).take().is_none_or(|contents| drain(contents).is_ok())
@@ -271,7 +271,7 @@ impl<T: Contents> Opening<'_, T> {
         self.opened.repaired.as_ref()
     }
 
-    /// Puts the opened database into use. `newest_commit` is the number of the newest commit found in it.
+    /// Starts to use the opened database. `newest_commit` is the number of the newest commit found in it.
     ///
     /// # Errors
     /// [`HostError::Lost`] if acknowledged commits are missing.

@@ -56,8 +56,8 @@ pub(crate) fn write_anew(dir: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The end of the data in each log before fjall opened it. fjall treats data that it cannot read as the end
-/// of a log, cuts the log there and does not report that.
+/// The end of the data in each log before fjall opens the log. fjall treats data that it cannot read as the
+/// end of a log, cuts the log there and does not report this.
 pub(crate) struct LogEnds(Vec<(PathBuf, u64)>);
 
 impl LogEnds {

@@ -50,7 +50,7 @@ impl Current {
         (bytes.len() == CURRENT_BYTES && input == [0]).then_some(current)
     }
 
-    /// Whether a manifest has the checksum that is stated here.
+    /// Whether a manifest has the checksum stated in `current`.
     pub(crate) fn fits(&self, manifest: &[u8]) -> bool {
         xxh3_128(manifest) == self.checksum
     }
@@ -89,9 +89,10 @@ pub(crate) fn versions(keyspace: &Path) -> io::Result<Vec<u64>> {
     Ok(versions)
 }
 
-/// The newest manifest all of whose tables are sound.
+/// The newest manifest whose tables are all intact.
 ///
 /// # Errors
+///
 /// If the directory cannot be read.
 pub(crate) fn newest_sound(keyspace: &Path) -> io::Result<Option<u64>> {
     let is_sound = |version: &u64| {
@@ -125,7 +126,7 @@ pub(crate) fn hash(path: &Path) -> io::Result<u128> {
     }
 }
 
-/// The tables in a manifest: levels, their runs, the tables of a run. `None` if the manifest is damaged.
+/// The tables in a manifest, by level and run. `None` if the manifest is damaged.
 pub(crate) fn tables(manifest: &[u8]) -> Option<Vec<Vec<Vec<TableEntry>>>> {
     let sections = sections(manifest)?;
     let (_, mut section) = sections.into_iter().find(|(name, _)| *name == b"tables")?;
@@ -173,8 +174,8 @@ pub(crate) fn without(manifest: &[u8], gone: &[u64]) -> Option<Vec<u8>> {
     with_tables(manifest, &levels)
 }
 
-/// A manifest of these tables, newest first, as the first level. `None` if there are too many. Everything else is as in
-/// another manifest.
+/// A manifest of these tables, newest first, as the first level. `None` if there are too many. Everything
+/// else is copied from the manifest `other`.
 pub(crate) fn of_tables(other: &[u8], newest_first: &[TableEntry]) -> Option<Vec<u8>> {
     let mut levels = vec![Vec::new(); tables(other)?.len()];
     u8::try_from(newest_first.len()).ok()?;
@@ -182,7 +183,7 @@ pub(crate) fn of_tables(other: &[u8], newest_first: &[TableEntry]) -> Option<Vec
     with_tables(other, &levels)
 }
 
-/// Whether everything but the tables is as in another manifest.
+/// Whether everything except the tables is the same as in the other manifest.
 pub(crate) fn is_consistent(manifest: &[u8], other: &[u8]) -> bool {
     let levels = tables(manifest);
     levels.and_then(|levels| with_tables(other, &levels)).is_some_and(|bytes| bytes == manifest)

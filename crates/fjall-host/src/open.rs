@@ -13,8 +13,8 @@ use crate::log::{self, LogEnds};
 use crate::repair::{Repair, clear_unfinished, lock_database, repair};
 use crate::{HostError, deletion, diagnosis, format};
 
-/// Number of fjall's threads for tables and compactions. With two, one spins while the other compacts, which
-/// costs a third more CPU per point.
+/// Number of fjall's threads for tables and compactions. With two threads, one spins while the other
+/// compacts, which takes a third more CPU per point.
 const WORKERS: usize = 1;
 
 /// How to open a database.
@@ -34,9 +34,9 @@ pub struct Settings {
 pub struct Opened {
     /// The database.
     pub database: Database,
-    /// How a damaged log was cut. `None` if none had to be.
+    /// How a damaged log was cut. `None` if no log had to be cut.
     pub repaired: Option<Repair>,
-    /// Damage that was found and skipped or mended.
+    /// Damage that was found and was skipped or repaired.
     pub found: Vec<Mended>,
 }
 
@@ -50,7 +50,7 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     match open_and_mend(settings, &mut found) {
         Ok((database, repaired)) => Ok(Opened { database, repaired, found }),
         Err(error) => {
-            // Logged now, because the next attempt does not find what this one has mended.
+            // Logged now, because the next attempt will not find what this one has repaired.
             for Mended { path, text } in &found {
                 tracing::error!(file = %path.display(), "damaged data: {text}");
             }
@@ -59,7 +59,8 @@ pub fn open(settings: &Settings) -> Result<Opened, HostError> {
     }
 }
 
-/// Opens the database. Adds to `found` what was skipped or mended, even if opening fails after that.
+/// Opens the database. Adds to `found` the damage that was skipped or repaired, even if opening fails after
+/// that.
 fn open_and_mend(
     settings: &Settings,
     found: &mut Vec<Mended>,
@@ -93,7 +94,7 @@ fn open_and_mend(
     Ok((database, repaired))
 }
 
-/// Under the lock of the database, because another process could be deleting.
+/// Finishes interrupted deletions, under the lock of the database, because another process could be deleting.
 fn finish_deletions(dir: &Path) -> Result<(), HostError> {
     let _lock = lock_database(dir)?;
     deletion::finish(dir)

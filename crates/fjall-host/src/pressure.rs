@@ -2,9 +2,9 @@
 //!
 //! fjall's own limits can deadlock. Once a memtable is too large, each commit sends fjall's worker a message
 //! to write it out. If the worker is behind, these messages fill its queue, and the worker can then wait
-//! forever for space in its own queue. Above a number of unwritten tables, fjall blocks commits, forever if
-//! its worker has died. So the callers of this module rotate memtables themselves and wait before they call
-//! fjall.
+//! forever for space in its own queue. Above a certain number of unwritten tables, fjall blocks commits. If
+//! its worker has died, it blocks them forever. So the callers of this module rotate memtables themselves and
+//! wait before they call fjall.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ use crate::HostError;
 
 /// One less than the number of unwritten memtables at which fjall blocks writers.
 const SEALED_MEMTABLES_MAX: usize = 3;
-/// A little less than the number of overlapping tables at which fjall blocks writers.
+/// Slightly less than the number of overlapping tables at which fjall blocks writers.
 const RUNS_MAX: usize = 18;
 
 /// The longest time that a commit waits for the disk before it fails.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// True if a keyspace's unwritten rows take more than `max_bytes` in memory.
+/// Whether a keyspace's unwritten rows take more than `max_bytes` in memory.
 pub fn is_full(keyspace: &Keyspace, max_bytes: u64) -> bool {
     keyspace.tree.active_memtable().size() > max_bytes
 }
 
-/// Starts writing a keyspace's rows to a table once they take more than `max_bytes` in memory. Call it after
-/// every commit to the keyspace.
+/// Starts writing a keyspace's rows to a table once they take more than `max_bytes` in memory. Call this
+/// after every commit to the keyspace.
 ///
 /// # Errors
 /// fjall's error if the memtable cannot be rotated. The database must be reopened.
@@ -37,12 +37,12 @@ pub fn rotate_when_full(keyspace: &Keyspace, max_bytes: u64) -> fjall::Result<()
     Ok(())
 }
 
-/// True if the keyspace has nearly as many unwritten tables as make fjall block writers.
+/// Whether the keyspace has nearly as many unwritten tables as fjall needs to block writers.
 pub fn is_behind(keyspace: &Keyspace) -> bool {
     keyspace.sealed_memtable_count() >= SEALED_MEMTABLES_MAX || keyspace.tree.l0_run_count() >= RUNS_MAX
 }
 
-/// Waits while fjall is behind with writing the tables of these keyspaces, at most for [`WAIT_MAX`].
+/// Waits, at most for [`WAIT_MAX`], until fjall has caught up with writing the tables of these keyspaces.
 ///
 /// # Errors
 /// [`HostError::Behind`] if that time has passed. [`HostError::Failed`] if fjall has stopped writing; the

@@ -1,4 +1,4 @@
-//! Repairs what a crash can leave over and fjall itself cannot open.
+//! Repairs what a crash can leave behind and fjall itself cannot open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -15,11 +15,11 @@ pub(crate) const PAGE: usize = 4096;
 pub struct Repair {
     /// Path of the log file.
     pub file: PathBuf,
-    /// Path of the copy of its data, made before the cut.
+    /// Path of the copy of the file's data, which was made before the cut.
     pub copy: PathBuf,
     /// Size of the log file after the cut, in bytes.
     pub kept_bytes: u64,
-    /// Bytes that were cut off. None of them had been synced.
+    /// Number of bytes that were cut off. None of them had been synced.
     pub cut_bytes: u64,
 }
 
@@ -94,8 +94,8 @@ pub(crate) fn lock_database(dir: &Path) -> Result<Option<File>, HostError> {
     }
 }
 
-/// Returns the offset of the first page of zeros that is followed by data, and the offset at which the data ends. Zeros
-/// at the end of the file do not count as a hole, because fjall allocates logs in advance.
+/// Returns the offset of the first page of zeros that is followed by data, and the offset at which the data
+/// ends. Zeros at the end of the file do not count as a hole, because fjall allocates logs in advance.
 fn find_hole(path: &Path) -> io::Result<Option<(u64, u64)>> {
     let mut file = io::BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut page = Vec::with_capacity(PAGE);
@@ -125,8 +125,8 @@ fn copy_start(from: &Path, len: u64, to: &Path) -> io::Result<()> {
     whole_or_none(to, copied)
 }
 
-/// Removes a file that could not be written completely. Otherwise each start on a full disk would leave one more part of
-/// a copy.
+/// Runs `write`, and removes the file if it could not be written completely. Otherwise each start on a full
+/// disk would leave another incomplete copy.
 pub(crate) fn whole_or_none(path: &Path, written: io::Result<()>) -> io::Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(path);
@@ -140,7 +140,8 @@ fn cut(path: &Path, len: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// An unused path in the same directory, with the reason for the copy in it. fjall does not treat a file with this name as a log.
+/// An unused path in the same directory, with the reason for the copy in it. fjall does not treat a file with
+/// this name as a log.
 pub(crate) fn free_name(file: &Path, why: &str) -> PathBuf {
     let mut number = 1;
     loop {

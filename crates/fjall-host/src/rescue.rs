@@ -13,8 +13,8 @@ use crate::check::{self, missing_log};
 use crate::manifest::{self, Current, TableEntry, keyspaces};
 use crate::repair::lock_database;
 
-/// An empty file in the directory of a database: tables were taken out, and the next start can restore some of their
-/// rows from elsewhere.
+/// The name of an empty file in the directory of a database. It means that tables were removed, and that the
+/// next start can restore some of their rows from elsewhere.
 pub const RESCUED: &str = "rescued";
 
 /// One thing that is wrong with a database, and what is done about it.
@@ -22,16 +22,16 @@ pub const RESCUED: &str = "rescued";
 pub struct RescueStep {
     /// The damaged or missing file.
     pub path: PathBuf,
-    /// What is wrong, what is done and what that costs.
+    /// A text with the damage, the remedy, and the resulting loss.
     pub text: String,
-    /// Whether [`rescue`] changes something, so that the database can be opened. If not, the next start handles the
-    /// problem by itself, or nothing can.
+    /// Whether [`rescue`] changes something so that the database can be opened. If not, either the next start
+    /// solves the problem itself, or nothing can solve it.
     pub changes: bool,
 }
 
-/// Finds everything that is wrong with the files of the database in `dir`, and, unless it is a `dry_run`, does what
-/// is needed to open it. With `all`, tables with damaged rows are taken out too, although the database opens with
-/// them: a compaction that meets such rows stops all writes. Reads every file.
+/// Finds everything that is wrong with the files of the database in `dir`, and, unless it is a `dry_run`,
+/// makes the changes that are needed to open it. With `all`, tables with damaged rows are removed too. The
+/// database opens with them, but a compaction that reads such rows stops all writes. Reads every file.
 ///
 /// # Errors
 /// [`HostError::Locked`] if a process has the database open, [`HostError::Failed`] if a file cannot be read, moved
@@ -108,11 +108,11 @@ fn rescue_keyspace(dir: &Path, keyspace: &Path, dry_run: bool, all: bool) -> io:
     Ok(steps)
 }
 
-/// Finds a manifest for a keyspace that has no sound one, or makes one of the tables that are there.
+/// Finds a manifest for a keyspace that has no intact one, or makes one from the existing tables.
 fn mend_current(dir: &Path, keyspace: &Path, path: PathBuf, dry_run: bool) -> io::Result<Vec<RescueStep>> {
     let files = tables_in(keyspace)?;
     let newest = manifest::versions(keyspace)?.first().copied();
-    // Without `current` too, the process died while it created the keyspace, which is no damage.
+    // If `current` is missing too, the process died while it created the keyspace, which is not damage.
     if newest.is_none() && files.is_empty() && !manifest::current_path(keyspace).exists() {
         return Ok(Vec::new());
     }
@@ -173,7 +173,7 @@ fn tables_in(keyspace: &Path) -> io::Result<Vec<u64>> {
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
 }
 
-/// A sound manifest of another keyspace. Except for the tables, all are the same.
+/// An intact manifest of another keyspace. Apart from the tables, all manifests are the same.
 fn template(dir: &Path) -> Option<Vec<u8>> {
     keyspaces(dir).ok()?.iter().find_map(|keyspace| {
         let named = Current::parse(&fs::read(manifest::current_path(keyspace)).ok()?)?;
@@ -181,12 +181,12 @@ fn template(dir: &Path) -> Option<Vec<u8>> {
     })
 }
 
-/// Opens a table, as the database does at its start. Damaged blocks of rows do not matter for that.
+/// Opens a table as the database does at its start. Damaged blocks of rows do not prevent this.
 fn open_table(path: &Path, table: &TableEntry, level: usize) -> Option<Table> {
     let open = || {
         let (cache, checksum) =
             (Arc::new(Cache::with_capacity_bytes(1 << 20)), Checksum::from_raw(table.checksum));
-        // fjall keeps these blocks in memory from the start on.
+        // fjall keeps these blocks in memory from the start.
         let (filter, index) = (level == 0, level <= 1);
         Table::recover(path.to_owned(), checksum, table.global_seqno, 0, cache, None, filter, index).ok()
     };
@@ -197,7 +197,7 @@ fn kept(dir: &Path) -> PathBuf {
     dir.join("damaged")
 }
 
-/// Copies a table to where damaged files are kept.
+/// Copies a table to the directory for damaged files.
 fn keep(dir: &Path, keyspace: &Path, id: u64) -> io::Result<()> {
     let path = manifest::table_path(keyspace, id);
     let name = keyspace.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -215,7 +215,8 @@ fn take_out(dir: &Path, keyspace: &Path, version: u64, manifest: &[u8], gone: &[
     write_manifest(keyspace, version + 1, &bytes)
 }
 
-/// Writes a manifest and makes it the current one. Tables that it does not list are removed when the database opens.
+/// Writes a manifest and makes it the current one. Tables that it does not list are removed when the database
+/// opens.
 fn write_manifest(keyspace: &Path, version: u64, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(keyspace.join(format!("v{version}")))?;
     file.write_all(bytes)?;

@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes that the files below `dir` occupy on the disk. Holes in files do not count. Files that are removed
-/// during the call are ignored.
+/// Number of bytes that the files below `dir` occupy on the disk. Holes in files do not count. Files that are
+/// removed during the call are ignored.
 pub fn used_by(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
     entries
@@ -14,7 +14,7 @@ pub fn used_by(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Bytes that this process can still write to the disk of `dir`. `None` if the system does not report it.
+/// Number of bytes that this process can still write to the disk of `dir`. `None` if the system does not report it.
 pub fn free_at(dir: &Path) -> Option<u64> {
     let disk = nix::sys::statvfs::statvfs(dir).ok()?;
     // The types differ between platforms.

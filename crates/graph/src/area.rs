@@ -1,4 +1,4 @@
-//! Areas that overlap.
+//! Paints areas that overlap.
 //!
 //! An area reaches from its values to zero. It shows only where the areas before it leave room, so the areas
 //! are painted from the last to the first. An invisible area cuts its shape out of everything painted before
@@ -7,25 +7,25 @@
 use crate::canvas::{Area, Canvas, Path};
 use crate::color::Color;
 
-/// An area to be painted.
+/// An area to paint.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) outline: Path,
     pub(crate) color: Color,
     pub(crate) alpha: Option<f64>,
-    /// The area is invisible: it is cut out of what lies below it.
+    /// Whether the area is invisible: it is cut out of what lies below it.
     pub(crate) is_gap: bool,
 }
 
-/// Maximum number of invisible areas that are cut out; later ones have no effect. Each needs a layer of the
-/// size of the picture while it is painted.
+/// Maximum number of invisible areas that are cut out; later ones have no effect. Painting each of them needs
+/// a layer of the size of the picture.
 const GAPS_MAX: usize = 4;
 
-/// Paints areas inside `area`. They come in stacking order, the lowest first.
+/// Paints areas inside `area`. They are given in stacking order, the lowest first.
 pub(crate) fn paint(canvas: &mut Canvas, shapes: &[Shape], area: Area) {
     let mut opacities = shapes.iter().filter(|s| !s.is_gap).map(|s| s.color.opacity(s.alpha));
     let first = opacities.next().unwrap_or(1.0);
-    // Areas of the same opacity fade as one group, so that a lower one does not shine through.
+    // Areas with the same opacity are painted as one group, so that a lower one does not shine through.
     let fade = (first < 1.0 && opacities.all(|opacity| opacity == first)).then_some(first);
     if let Some(opacity) = fade {
         canvas.open_faded(opacity);
@@ -53,7 +53,7 @@ pub(crate) fn paint(canvas: &mut Canvas, shapes: &[Shape], area: Area) {
     }
 }
 
-/// The area without the outline of a shape.
+/// The part of the area outside the outline of a shape.
 fn outside(shape: &Shape, area: Area) -> String {
     let mut path = Path::default();
     path.move_to((area.left, area.top));

@@ -6,7 +6,7 @@ use crate::options::{Max, Range};
 /// Rounding errors below this share of a step are ignored.
 const EPSILON: f64 = 1e-4;
 
-/// Maximum number of labels of an axis. More are a mistake in the step that was given.
+/// Maximum number of labels of an axis. More labels mean that the given step is a mistake.
 const LABELS_MAX: usize = 1000;
 
 /// A finished axis.
@@ -19,7 +19,7 @@ pub(crate) struct Axis {
     log_base: Option<f64>,
 }
 
-/// What an axis depends on beside the data.
+/// The settings of an axis, apart from the data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub(crate) range: Range,
@@ -74,7 +74,7 @@ impl Axis {
         let (low, high) = (power(limits.min).floor().max(least), power(limits.max).ceil());
         let high = high.clamp(low + 1.0, (POWERS.end / base.log10()).max(low + 1.0));
         let (bottom, top) = (base.powf(low), base.powf(high));
-        // If there are too many powers, only every second one (third, …) gets a label.
+        // If there are too many powers, only every second (third, …) power gets a label.
         let stride = ((high - low) / 20.0).ceil().max(1.0);
         let powers = (0..=20).map(|index| low + f64::from(index) * stride);
         let values = powers.take_while(|power| *power <= high + EPSILON).map(|power| base.powf(power));
@@ -90,7 +90,7 @@ struct Limits {
     max: f64,
     is_min_fixed: bool,
     is_max_fixed: bool,
-    /// The value that rounding must not pass.
+    /// The value beyond which rounding must not extend the range.
     limit: f64,
 }
 
@@ -123,7 +123,7 @@ impl Limits {
         limits
     }
 
-    /// Makes room if the top is not above the bottom. If both were given, the bottom stays.
+    /// Makes room if the top is not above the bottom. If both were given, the bottom is kept.
     fn order(&mut self, is_max_asked: bool) {
         if self.min < self.max {
             return;
@@ -151,8 +151,8 @@ impl Limits {
         (bottom, top)
     }
 
-    /// The round step that leaves the least empty room at an end if the range is divided into one of these numbers of
-    /// steps.
+    /// The round step that leaves the least empty space at the ends if the range is divided into one of these
+    /// numbers of steps.
     fn step(&self, divisors: &[u32], is_binary: bool) -> f64 {
         let (fewest, most) = (divisors.iter().min(), divisors.iter().max());
         let (Some(fewest), Some(most)) = (fewest.copied().map(f64::from), most.copied().map(f64::from))
@@ -176,7 +176,7 @@ impl Limits {
         best.map_or(span.max(f64::MIN_POSITIVE), |(_, step)| step)
     }
 
-    /// The empty room at the wider end if this many steps cover the data; `None` if they do not.
+    /// The empty space at the wider end if this many steps cover the data; `None` if they do not cover it.
     fn slop(&self, step: f64, steps: f64) -> Option<f64> {
         let bottom = step * (self.min / step + EPSILON).floor();
         let top = bottom + step * steps;
@@ -184,7 +184,7 @@ impl Limits {
     }
 }
 
-/// The numbers 1, 2, 5, 10, … or the powers of two, from `least` up.
+/// The numbers 1, 2, 5, 10, … or the powers of two, starting at `least`.
 fn round_steps(least: f64, is_binary: bool) -> impl Iterator<Item = f64> {
     const EXPONENTS: i32 = 40;
     let (base, mantissas): (f64, &[f64]) = if is_binary { (2.0, &[1.0]) } else { (10.0, &[1.0, 2.0, 5.0]) };

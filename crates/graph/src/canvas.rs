@@ -1,4 +1,4 @@
-//! SVG text, element by element.
+//! Writes SVG text, element by element.
 
 use std::fmt::Write as _;
 
@@ -52,7 +52,7 @@ const DASH_MIN: f64 = 0.5;
 pub(crate) struct Canvas {
     text: String,
     height: f64,
-    /// The number of clip paths so far, from which they get their ids.
+    /// The number of clip paths so far. It determines their ids.
     clips: usize,
 }
 
@@ -71,7 +71,8 @@ impl Canvas {
         self.text
     }
 
-    /// Whether a stripe `height` pixels high, whose upper edge is `top`, is inside the picture.
+    /// Whether a stripe with the upper edge `top` and a height of `height` pixels is at least partly inside
+    /// the picture.
     pub(crate) fn shows(&self, top: f64, height: f64) -> bool {
         top + height >= 0.0 && top <= self.height
     }
@@ -122,7 +123,7 @@ impl Canvas {
         self.text.push_str("/>\n");
     }
 
-    /// Draws the border of a rectangle, inside of it.
+    /// Draws the border of a rectangle, inside the rectangle.
     pub(crate) fn stroke_rectangle(&mut self, area: Area, stroke: Stroke) {
         let half = stroke.width / 2.0;
         let (width, height) = (area.right - area.left - half, area.bottom - area.top - half);
@@ -162,7 +163,7 @@ impl Canvas {
         if text.trim().is_empty() {
             return;
         }
-        // Texts are anchored at their left edge, so that other fonts of a viewer do not move them.
+        // Texts are anchored at their left edge, so that a viewer with other fonts does not shift them.
         let width = font.width(text);
         let right = match align {
             Align::Left => 0.0,

@@ -1,4 +1,4 @@
-//! Colours as Graphite names them.
+//! Colours by Graphite's names.
 
 use crate::error::{GraphError, shortened};
 
@@ -43,7 +43,7 @@ impl Color {
     /// The colour of the text "No Data".
     pub(crate) const WARNING: Self = Self { rgb: (200, 0, 50), alpha: None };
 
-    /// Reads a name of Graphite's, or six or eight hexadecimal digits with or without `#`.
+    /// Reads a colour name of Graphite, or six or eight hexadecimal digits with or without `#`.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Color {
         Some(Self { rgb: (pair(0)?, pair(2)?, pair(4)?), alpha })
     }
 
-    /// The opacity of the colour, or `alpha` if it has none.
+    /// The opacity of the colour; `alpha` if the colour has none, and 1 if that is `None`.
     pub(crate) fn opacity(self, alpha: Option<f64>) -> f64 {
         self.alpha.or(alpha).unwrap_or(1.0).clamp(0.0, 1.0)
     }

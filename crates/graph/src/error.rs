@@ -22,7 +22,7 @@ pub enum GraphError {
     /// The lines and areas are too long to be painted within a few seconds.
     #[error("the lines of the graph are too long to be painted; ask for fewer series or a smaller picture")]
     TooMuchInk,
-    /// The SVG text could not be painted. The reason is in the words of the library.
+    /// The SVG text could not be painted. The text is the message of the library.
     #[error("the picture cannot be painted: {0}")]
     Paint(String),
 }

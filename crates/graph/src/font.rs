@@ -1,4 +1,4 @@
-//! The fonts of this crate, and the size of texts in them.
+//! The fonts of this crate, and measuring texts in them.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ const OBLIQUE: &[u8] = include_bytes!("../fonts/DejaVuSans-Oblique.ttf");
 /// The family name of the fonts.
 pub(crate) const FAMILY: &str = "DejaVu Sans";
 
-/// The fonts for painting. Fonts of the machine are not used, so that pictures are the same everywhere.
+/// The fonts for painting. Fonts of the machine are not used, so that pictures look the same everywhere.
 pub(crate) fn database() -> Arc<Database> {
     static FONTS: LazyLock<Arc<Database>> = LazyLock::new(|| {
         let mut fonts = Database::new();
@@ -43,7 +43,7 @@ pub(crate) struct Style {
     pub(crate) is_italic: bool,
 }
 
-/// A font in one size, for measuring.
+/// A font in one size, for measuring texts.
 pub(crate) struct Font {
     pub(crate) style: Style,
     glyphs: Option<(Charmap<'static>, GlyphMetrics<'static>)>,

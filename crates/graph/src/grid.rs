@@ -7,7 +7,7 @@ use crate::font::Font;
 use crate::options::Options;
 use crate::time_axis::{Ticks, text, times};
 
-/// A range of time and the width it is drawn on.
+/// A time range, and the width on which it is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) start: i64,

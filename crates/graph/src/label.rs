@@ -1,4 +1,4 @@
-//! Numbers as labels of the vertical axis.
+//! Formats numbers as labels of the vertical axis.
 
 /// The letters that stand for large numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(crate) enum Units {
 }
 
 impl Units {
-    /// The units of Graphite's option `yUnitSystem`. Unknown names are `si`.
+    /// The units of Graphite's option `yUnitSystem`. Unknown names mean `si`.
     pub(crate) fn named(name: &str) -> Self {
         match name.to_ascii_lowercase().as_str() {
             "binary" => Self::Binary,
@@ -48,8 +48,8 @@ impl Units {
         }
     }
 
-    /// A number divided by a unit, and the letter of the unit. With a step only units up to the step are used,
-    /// so that labels differ.
+    /// A number divided by a unit, and the letter of the unit. If a step is given, only units up to the step
+    /// are used, so that the labels differ.
     fn scaled(self, value: f64, step: Option<f64>) -> (f64, &'static str) {
         let fits = |size: f64| value.abs() >= size && step.is_none_or(|step| step >= size);
         let found = self.table().iter().find(|(_, size)| fits(*size));
@@ -60,11 +60,11 @@ impl Units {
     }
 }
 
-/// The smallest number that is not written out.
+/// The smallest number that is not written out in full.
 const TOO_LONG: f64 = 1e12;
 
-/// The label of a number on an axis that spans `span` in steps of `step`. It ends with a blank or with the
-/// letter of a unit.
+/// The label of a number on an axis with a range of `span` and steps of `step`. It ends with a blank or with
+/// the letter of a unit.
 pub(crate) fn label(value: f64, step: Option<f64>, span: f64, units: Units) -> String {
     let (value, letter) = units.scaled(value, step);
     let (span, span_letter) = units.scaled(span, step);

@@ -9,7 +9,7 @@ use crate::font::Font;
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) color: Color,
-    /// The series belongs to the axis on the right.
+    /// Whether the series belongs to the axis on the right.
     pub(crate) is_right: bool,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn unique(entries: &mut Vec<Entry>) {
     entries.retain(|entry| seen.insert(entry.name.clone()));
 }
 
-/// Writes the legend at the bottom of an area, and shrinks the area by it.
+/// Writes the legend at the bottom of an area, and subtracts its height from the area.
 pub(crate) fn draw(
     canvas: &mut Canvas,
     entries: &[Entry],

@@ -1,8 +1,8 @@
 //! Draws series as SVG text, and SVG text as PNG.
 //!
-//! Pure and synchronous. Must not know: the target language, HTTP, stores. [`Options`] hold Graphite's
-//! parameters, [`svg`] lays a graph out, and [`png`] paints it with the fonts of this crate. Nothing is read
-//! from the machine but its time zones. Start at `plot` (lines and areas) and `axis` (the numbers beside them).
+//! No I/O. Must not know: the target language, HTTP, stores. [`Options`] hold Graphite's parameters, [`svg`]
+//! lays a graph out, and [`png`] paints it with the fonts of this crate. From the machine, only the time
+//! zones are read. Start at `plot` (lines and areas) and `axis` (the numbers beside them).
 
 mod area;
 mod axis;

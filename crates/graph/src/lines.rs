@@ -1,4 +1,4 @@
-//! A series as a line: thinned to the room on the picture, with its coordinates.
+//! A series as a line, thinned to fit the picture, with its coordinates.
 
 use crate::axis::Axis;
 use crate::canvas::{Area, Path};
@@ -11,11 +11,11 @@ use crate::series::Series;
 pub(crate) struct Line {
     pub(crate) series: Series,
     pub(crate) color: Color,
-    /// The values, thinned to the room and added up where they are stacked.
+    /// The values, thinned to fit the picture, and added up if they are stacked.
     pub(crate) values: Vec<f64>,
-    /// The number of the series' values that each drawn value stands for.
+    /// How many values of the series each drawn value represents.
     group: usize,
-    /// The distance of two values in pixels.
+    /// The distance between two values in pixels.
     step: f64,
 }
 
@@ -54,7 +54,7 @@ impl Line {
         self.values = self.series.values.chunks(self.group).map(fold).collect();
     }
 
-    /// Whether no value is known.
+    /// Whether the line has no known value.
     pub(crate) fn is_null(&self) -> bool {
         self.series.values.iter().all(|value| value.is_nan())
     }
@@ -108,7 +108,8 @@ impl Line {
 }
 
 impl Place<'_> {
-    /// The vertical position of a value. It is cut off at the upper edge, and far below the lower one.
+    /// The vertical position of a value. Values beyond the upper edge are clamped to it; values below the
+    /// lower edge are clamped only far below it.
     fn y(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;

@@ -51,7 +51,7 @@ pub struct Options {
     pub(crate) pie: PieLabels,
 }
 
-/// The range of an axis, as far as the request gives it.
+/// The range of an axis, as far as the request determines it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Range {
     pub(crate) min: Option<f64>,
@@ -99,7 +99,7 @@ pub(crate) enum AreaMode {
 /// What the legend shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Legend {
-    /// Given by the request. Without it the legend is hidden if there are many series.
+    /// Whether to hide the legend, if the request says so. Otherwise it is hidden if there are many series.
     pub(crate) hide: Option<bool>,
     pub(crate) unique: bool,
     pub(crate) hide_null: bool,
@@ -109,7 +109,7 @@ pub(crate) struct Legend {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PieLabels {
     pub(crate) shown: PieLabel,
-    /// Slices with a smaller number (in what the label shows) have no label.
+    /// Slices with a smaller number (value or percentage, depending on the label) have no label.
     pub(crate) min: f64,
     pub(crate) color: Color,
     pub(crate) is_rotated: bool,
@@ -196,7 +196,7 @@ impl Options {
     }
 }
 
-/// The parameters by name. An empty value and `default` count as not given.
+/// The parameters by name. An empty value and `default` count as missing.
 struct Given<'g, 'a>(&'g dyn Fn(&str) -> Option<&'a str>);
 
 impl<'a> Given<'_, 'a> {
@@ -286,7 +286,7 @@ impl<'a> Given<'_, 'a> {
         divisors.ok_or_else(|| wrong(NAME, text, "a list of whole numbers from 1 to 1000"))
     }
 
-    /// As in graphite-web, a base below 1 counts as not given.
+    /// As in graphite-web, a base below 1 counts as missing.
     fn log_base(&self) -> Result<Option<f64>, GraphError> {
         const NAME: &str = "logBase";
         match self.text(NAME) {
@@ -342,15 +342,15 @@ impl<'a> Given<'_, 'a> {
     }
 }
 
-/// The largest base. With a larger one the axis has a single step, whose end is not a finite number.
+/// The largest base. With a larger base the axis would have a single step, whose end is not a finite number.
 const LOG_BASE_MAX: f64 = 1e6;
 
-/// Whether a text is anything but `false` and zero.
+/// Whether a text is neither `false` nor zero.
 fn is_true(text: &str) -> bool {
     !text.eq_ignore_ascii_case("false") && finite(text) != Some(0.0)
 }
 
-/// Reads a number that is small enough to be added up without an overflow.
+/// Reads a number that is small enough to be added to others without an overflow.
 fn finite(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|number| number.abs() < 1e300)
 }

@@ -165,7 +165,7 @@ impl Circle {
         let at = self.point(angle, self.radius / 2.0);
         let turn = match options.pie.is_rotated {
             false => 0.0,
-            // Keeps the text from standing upside down.
+            // Keeps the text from being upside down.
             true if angle > FRAC_PI_2 && angle <= 3.0 * FRAC_PI_2 => angle - PI,
             true => angle,
         };

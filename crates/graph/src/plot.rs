@@ -16,8 +16,8 @@ use crate::time_axis::Ticks;
 /// Maximum number of points of all lines of a picture, after thinning.
 const POINTS_MAX: usize = 2_000_000;
 
-/// Maximum number of pixels of lines in a picture; areas count in part. Painting this many takes about ten
-/// seconds.
+/// Maximum length of all lines of a picture in pixels; areas count in part. Painting this much takes about
+/// ten seconds.
 const INK_MAX: f64 = 20e6;
 
 /// This many pixels of an area take as long to paint as one pixel of a line.
@@ -26,8 +26,8 @@ const AREA_PIXELS: f64 = 100.0;
 /// Maximum number of series for which a legend is drawn, unless the request asks for one.
 const LEGEND_MAX: usize = 10;
 
-/// Maximum number of rounds of the layout. Labels and lines take room from each other; more rounds change
-/// nothing.
+/// Maximum number of rounds of the layout. Labels and lines reduce each other's space; more rounds would
+/// change nothing.
 const ROUNDS_MAX: usize = 8;
 
 /// Draws series. Without series the picture says "No Data".
@@ -75,7 +75,7 @@ pub(crate) fn background(options: &Options) -> Canvas {
     canvas
 }
 
-/// Writes the title above an area, and shrinks the area by it.
+/// Writes the title above an area, and subtracts its height from the area.
 pub(crate) fn title(canvas: &mut Canvas, options: &Options, area: &mut Area) {
     let Some(text) = &options.title else { return };
     let font = title_font(options);
@@ -109,7 +109,7 @@ struct Plot<'o> {
     end: i64,
     mode: LineMode,
     has_two_axes: bool,
-    /// The width that a title on the left takes, in pixels.
+    /// The width of a title on the left, in pixels.
     left_taken: f64,
 }
 
@@ -341,7 +341,7 @@ impl<'o> Plot<'o> {
     }
 }
 
-/// Gives each series a colour: its own, that of its axis, or the next of the list.
+/// Gives each series a colour: its own colour, that of its axis, or the next one of the list.
 fn colored(options: &Options, series: Vec<Series>, has_two_axes: bool) -> Result<Vec<Line>, GraphError> {
     let mut next = options.colors.iter().cycle();
     let color = |mut series: Series| {

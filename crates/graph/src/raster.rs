@@ -7,8 +7,8 @@ use crate::error::GraphError;
 use crate::font::{self, FAMILY};
 use crate::options::Options;
 
-/// Paints a document of [`crate::svg`] as a PNG file. Only the fonts of this crate are used, and other files
-/// that the document refers to are ignored.
+/// Paints a document made by [`crate::svg`] as a PNG file. Only the fonts of this crate are used, and other
+/// files that the document refers to are ignored.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ pub struct Fold(Arc<Folding>);
 type Folding = dyn Fn(&[f64], usize) -> f64 + Send + Sync;
 
 impl Fold {
-    /// A fold by any function. Its arguments are the values of a group and the size of a full group.
+    /// Makes a fold from a function. Its arguments are the values of a group and the size of a full group.
     pub fn new(fold: impl Fn(&[f64], usize) -> f64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(fold))
     }

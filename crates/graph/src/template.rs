@@ -2,7 +2,7 @@
 
 use crate::color::Color;
 
-/// Colours that are used unless the request gives others.
+/// Colours that are used unless the request specifies others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Template {
     pub(crate) background: &'static str,
@@ -23,7 +23,7 @@ const DEFAULT: Template = Template {
 const SOLARIZED: &str = "268bd2aa,859900aa,dc322faa,d33682aa,db4b16aa,b58900aa,2aa198aa,6c71c4aa";
 
 impl Template {
-    /// The template with this name. Unknown names give the default.
+    /// The template with this name. For unknown names this is the default template.
     pub(crate) fn named(name: &str) -> Self {
         let lines = |lines| Self { lines, ..DEFAULT };
         match name {

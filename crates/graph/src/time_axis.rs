@@ -1,4 +1,4 @@
-//! The horizontal axis: the times with lines and labels.
+//! The horizontal axis: the times that have lines and labels.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -11,14 +11,14 @@ const DAY: i64 = 24 * HOUR;
 /// The lines and labels for graphs of a certain density.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ticks {
-    /// The smallest density, in seconds per pixel, that these ticks are for.
+    /// The smallest density, in seconds per pixel, for which these ticks are used.
     density: f64,
     pub(crate) minor: i64,
     pub(crate) major: i64,
     pub(crate) label: i64,
     /// The `strftime` format of the labels.
     pub(crate) format: &'static str,
-    /// The longest range of time that these ticks are for, in seconds.
+    /// The longest time range, in seconds, for which these ticks are used.
     longest: i64,
 }
 
@@ -27,7 +27,7 @@ const fn ticks(density: f64, steps: [i64; 3], format: &'static str, longest: i64
     Ticks { density, minor, major, label, format, longest }
 }
 
-/// All choices, from dense to wide. They are RRDtool's, and Graphite's.
+/// All choices, from the densest to the widest. They are those of RRDtool and Graphite.
 const ALL: [Ticks; 23] = [
     ticks(0.0, [5, MINUTE, 5], "%H:%M:%S", 10 * MINUTE),
     ticks(0.07, [10, MINUTE, 10], "%H:%M:%S", 20 * MINUTE),
@@ -60,7 +60,7 @@ impl Ticks {
         let density = span as f64 / pixels.max(1.0);
         let fits = |ticks: &&Self| ticks.density <= density && ticks.longest >= span;
         let ticks = ALL.iter().rev().find(fits).copied().unwrap_or(ALL[ALL.len() - 1]);
-        // If the graph is wider than the last choice, the steps grow with the range.
+        // If the graph is wider than the last choice allows, the steps grow with the range.
         let times = (density / ALL[ALL.len() - 1].density).max(1.0) as i64;
         let [minor, major, label] = [ticks.minor, ticks.major, ticks.label].map(|step| step * times);
         Self { minor, major, label, ..ticks }
@@ -69,7 +69,7 @@ impl Ticks {
 
 /// Times from `start` up to `end` (exclusive), `step` seconds apart by the clock of the zone.
 pub(crate) fn times(start: i64, end: i64, step: i64, zone: &TimeZone) -> Vec<i64> {
-    /// Maximum number of times. More have no room in any picture.
+    /// Maximum number of times. No picture has room for more.
     const TIMES_MAX: usize = 1 << 14;
     let Some(first) = local(start, zone).and_then(|shown| beginning(shown, step)) else { return Vec::new() };
     let mut times = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) fn times(start: i64, end: i64, step: i64, zone: &TimeZone) -> Vec<i64
     times
 }
 
-/// A time as text. A format that cannot be used is returned as it is.
+/// Formats a time. If the format cannot be used, returns the format itself.
 pub(crate) fn text(time: i64, format: &str, zone: &TimeZone) -> String {
     let Ok(time) = Timestamp::from_second(time) else { return String::new() };
     let shown = time.to_zoned(zone.clone());
@@ -101,8 +101,8 @@ fn moment(shown: DateTime, zone: &TimeZone) -> Option<i64> {
     zone.to_ambiguous_timestamp(shown).compatible().ok().map(Timestamp::as_second)
 }
 
-/// The start of the step that a time is in, counted within the next larger unit. Days are counted from this
-/// day.
+/// The start of the step that a time is in, counted within the next larger unit. Days are counted from the
+/// day of the time.
 fn beginning(shown: DateTime, step: i64) -> Option<DateTime> {
     let (hour, minute, second) =
         (i64::from(shown.hour()), i64::from(shown.minute()), i64::from(shown.second()));

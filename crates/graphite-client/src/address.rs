@@ -2,10 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 
-/// Splits an address like `http://name:password@host/path` into the address without its user, and the user, if it
-/// has one.
+/// Splits an address like `http://name:password@host/path` into the address without the user, and the user if
+/// it has one.
 ///
 /// # Errors
+///
 /// If the user is not UTF-8.
 pub fn split_user(url: &str) -> Result<(String, Option<String>), String> {
     let Some((scheme, rest)) = url.split_once("://") else { return Ok((url.to_owned(), None)) };
@@ -22,10 +23,10 @@ pub fn split_user(url: &str) -> Result<(String, Option<String>), String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) is_tls: bool,
-    /// A name or an address, without brackets.
+    /// A name or an IP address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The prefix of the path of each request. Empty, or it begins with a slash and does not end with one.
+    /// The prefix of the path of each request. It is empty, or begins with a slash and does not end with one.
     pub(crate) path: String,
 }
 
@@ -33,7 +34,7 @@ impl Address {
     /// Parses an address like `http://host:8080/path`.
     ///
     /// # Errors
-    /// The error says what is wrong with it.
+    /// The error says what is wrong with the address.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let (is_tls, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),

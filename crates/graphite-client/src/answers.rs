@@ -1,4 +1,4 @@
-//! Parses the answers of servers: names, series and events. Pure.
+//! Parses the answers of servers: names, series and events. No I/O.
 
 use plumbago_maintenance::graphite::{SourceEvent, SourceSeries};
 use serde::Deserialize;
@@ -8,12 +8,12 @@ use serde_json::value::RawValue;
 /// A node below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// The whole path, without a dot at its end.
+    /// The whole path, without a trailing dot.
     pub(crate) path: String,
     pub(crate) is_metric: bool,
 }
 
-/// The names in a list of JSON.
+/// The names in a JSON list.
 pub(crate) fn names(body: &[u8]) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     // Some servers begin each name with a dot.
@@ -62,8 +62,7 @@ pub(crate) fn nodes(body: &[u8]) -> Result<Vec<Node>, String> {
     Ok(found.metrics.into_iter().filter_map(node).collect())
 }
 
-/// The series in an answer of `/render`. The answer may be raw text or JSON, whichever the server has sent. Numbers
-/// are read exactly.
+/// The series in an answer of `/render`. The answer may be raw text or JSON. Numbers are read exactly.
 pub(crate) fn series(body: &[u8]) -> Result<Vec<SourceSeries>, String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?.trim();
     if text.starts_with('[') {
@@ -145,9 +144,9 @@ fn event(value: &Value) -> Option<SourceEvent> {
         Value::Array(tags) => tags.iter().flat_map(|tag| words(&text(tag))).collect(),
         _ => Vec::new(),
     };
-    let what = text(&value["what"]);
+    let what = value.get("what").filter(|what| !what.is_null()).map(text)?;
     let when = value["when"].as_f64()? as i64;
-    (!what.is_empty()).then_some(SourceEvent { when, what, data: text(&value["data"]), tags })
+    Some(SourceEvent { when, what, data: text(&value["data"]), tags })
 }
 
 fn shown(text: &str) -> String {
@@ -199,14 +198,16 @@ mod tests {
     #[test]
     fn events_of_several_versions() {
         let body = br#"[{"when": 10, "what": "a", "data": "x", "tags": ["b", "c"], "id": 1},
-            {"when": 11.9, "what": "d", "data": null, "tags": "e f"}, {"what": "no time"}, {"when": 1, "what": ""}]"#;
+            {"when": 11.9, "what": "d", "data": null, "tags": "e f"}, {"what": "no time"}, {"when": 1, "what": ""},
+            {"when": 2}]"#;
         let event = |when: i64, what: &str, data: &str, tags: &[&str]| SourceEvent {
             when,
             what: what.to_owned(),
             data: data.to_owned(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         };
-        let expected = [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"])];
+        let expected =
+            [event(10, "a", "x", &["b", "c"]), event(11, "d", "", &["e", "f"]), event(1, "", "", &[])];
         assert_eq!(events(body).unwrap(), expected);
     }
 }

@@ -25,20 +25,20 @@ use tokio_util::either::Either;
 
 use crate::address::Address;
 
-/// Longest wait for an answer.
+/// Longest wait for an answer. A slower server counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(180);
 /// Maximum number of idle connections that are kept.
 const IDLE_MAX: usize = 64;
 /// Number of tries of a request that may succeed later.
 const TRIES: u32 = 9;
-/// Number of tries of a request on which the server fails. It is smaller, because the request itself may be the
-/// cause.
+/// Number of tries of a request that fails because of an error in the server. It is smaller, because the
+/// request itself may be the cause.
 const TRIES_OF_FAULTS: u32 = 3;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of characters of an error text that are shown.
 const SHOWN: usize = 200;
-/// Where systems keep the certificate authorities that they trust.
+/// Where operating systems keep the certificate authorities that they trust.
 const AUTHORITIES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -67,7 +67,7 @@ pub(crate) struct Answer {
 struct Failed {
     error: SourceError,
     tries: u32,
-    /// How long the server asks the client to wait.
+    /// How long the server asks the client to wait, if it does.
     pause: Option<Duration>,
 }
 
@@ -81,7 +81,7 @@ impl Server {
     /// Prepares requests to a server. Reads the files of the user and the authorities.
     ///
     /// # Errors
-    /// The error says what is wrong with its address, its user or its authorities.
+    /// The error says what is wrong with the address, the user or the authorities.
     pub(crate) fn new(server: &SourceServer) -> Result<Self, String> {
         let address = Address::parse(&server.url)?;
         let tls = match address.is_tls {
@@ -176,7 +176,7 @@ impl Server {
 
     /// Sends a request over a connection that is idle, or a new one.
     async fn response(&self, path: &str) -> io::Result<(Response<Incoming>, Sender)> {
-        // The server may have closed idle connections. If none of them works, a new one is made.
+        // The server may have closed idle connections. If none of them works, a new one is opened.
         while let Some(mut sender) = self.take_idle() {
             if sender.ready().await.is_ok()
                 && let Ok(response) = sender.send_request(self.request(path)?).await
@@ -240,7 +240,7 @@ fn authorities(named: Option<&Path>) -> Result<PathBuf, String> {
         .ok_or_else(|| "this system has no list of authorities; name a file with --ca".to_owned())
 }
 
-/// The header for the user in a file.
+/// The header with the user that is in a file.
 fn user(file: &Path) -> Result<HeaderValue, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let encoded = format!("Basic {}", BASE64_STANDARD.encode(text.trim_end_matches(['\r', '\n'])));

@@ -1,7 +1,7 @@
 //! Asks other Graphite servers over HTTP, for the imports of `plumbago_maintenance`.
 //!
-//! Must not know: stores, the engine, the command line. Start at [`Client`]: `address` parses addresses, `http` sends
-//! requests and repeats them, `answers` reads what comes back.
+//! Must not know: stores, the engine, the command line. Start at [`Client`]: `address` parses addresses,
+//! `http` sends requests and repeats them, `answers` parses the responses.
 
 mod address;
 mod answers;

@@ -1,4 +1,4 @@
-//! The questions of imports as requests.
+//! Turns the questions of imports into requests.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -18,11 +18,13 @@ use crate::http::Server;
 const LIST_BYTES_MAX: usize = 1 << 30;
 /// Largest answer with points that is read.
 const POINTS_BYTES_MAX: usize = 128 << 20;
-/// Statuses of servers that do not support a way of listing names.
+/// Statuses of servers that do not support one of the ways to list names.
 const NOT_THERE: [u16; 4] = [400, 404, 405, 501];
-/// Statuses of `/render` that are not failures. With 404, carbonapi says that it knows none of the metrics.
+/// Statuses of `/render` that are not failures. 404 is the answer of carbonapi if it knows none of the
+/// metrics.
 const NO_SERIES: &[u16] = &[404];
-/// The same for a request of the raw format. With 400, the server may say that it does not know the format.
+/// The statuses for a request of the raw format. 400 can be the answer of a server that does not know this
+/// format.
 const NO_RAW: &[u16] = &[400, 404];
 /// The characters that are percent-encoded in a query: all except letters, digits and `-._~`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -55,7 +57,7 @@ impl GraphiteSource for Graphite {
         let pattern = Pattern::parse(glob).map_err(|error| SourceError::Refused(error.to_string()))?;
         let mut names = match glob.contains("**") {
             false => self.expanded(glob).await?,
-            // Only Plumbago knows this glob.
+            // Only Plumbago supports this glob.
             true => match self.index().await? {
                 Some(names) => names,
                 None => self.walk(literal_begin(glob)).await?,
@@ -152,7 +154,7 @@ impl Graphite {
     }
 }
 
-/// The components of a glob before the first one with a wildcard, with a dot at the end.
+/// The components of a glob before the first one with a wildcard, with a trailing dot.
 fn literal_begin(glob: &str) -> String {
     let literal = glob.split('.').take_while(|component| !has_glob(component));
     literal.map(|component| format!("{component}.")).collect()
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(literal_begin("**"), "");
     }
 
-    /// A server that gives these answers, one for each connection, and keeps the first lines of the requests.
+    /// A server that gives these answers, one for each connection, and records the request lines.
     async fn server(answers: Vec<(&'static str, &'static str)>) -> (SourceServer, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/graphite/", listener.local_addr().unwrap());

@@ -1,7 +1,8 @@
 //! The index with many names: loading, creation, and globs of all sizes.
 //!
-//! `cargo bench -p plumbago-index` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets another number.
-//! Loading, the slowest batch and percentiles have no useful mean; they are measured once and printed.
+//! `cargo bench -p plumbago-index` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets another
+//! number. Loading, the slowest batch and percentiles have no useful mean, so they are measured once and
+//! printed.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,8 @@ const METRICS: [&str; 10] =
     ["user", "system", "idle", "wait", "nice", "interrupt", "softirq", "steal", "used", "free"];
 const LOADS: [&str; 3] = ["1m", "5m", "15m"];
 
-/// Two thirds are hosts with 67 metrics each, one third applications. Names have about 45 bytes and 5 or 6
-/// components.
+/// Two thirds of the names belong to hosts with 67 metrics each, one third to applications. Names have about
+/// 45 bytes and 5 or 6 components.
 fn names(count: usize) -> Vec<String> {
     let mut names = Vec::with_capacity(count);
     let mut host = 0;

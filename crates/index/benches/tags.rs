@@ -72,7 +72,7 @@ fn find(index: &Index, texts: &[&str]) -> usize {
         .map_or(0, |found| found.len())
 }
 
-/// Prints the percentiles of many searches, each with other values.
+/// Prints the percentiles of many searches, each for other values.
 fn measure<T: AsRef<str>>(label: &str, index: &Index, rounds: usize, texts: impl Fn(usize) -> Vec<T>) {
     let (mut times, mut hits) = (Vec::new(), 0);
     for round in 0..rounds {

@@ -1,4 +1,5 @@
-//! Searches by words, and pages of directories, with many names. Percentiles are measured and printed.
+//! Searches by words, and listing pages of directories, with many names. Percentiles are measured and
+//! printed.
 //!
 //! `cargo bench -p plumbago-index --bench words` takes a million names; `PLUMBAGO_BENCH_NAMES=10000000` sets
 //! another number. `-- alike` at the end measures only that kind; the kinds are `hosts`, `alike`, `own`, `flat`,
@@ -43,7 +44,7 @@ fn measure(index: &Index, label: &str, queries: &[String]) {
     percentiles(label, &mut times);
 }
 
-/// Names of the figure of the page, of hosts that are alike; one in ten is a tagged series.
+/// Names as in the page's benchmark: hosts that have the same metrics. One name in ten is a tagged series.
 fn hosts_with_tags(count: usize) -> Vec<String> {
     let name = |n: usize| {
         if n % 10 == 9 {
@@ -57,7 +58,7 @@ fn hosts_with_tags(count: usize) -> Vec<String> {
     (0..count).map(name).collect()
 }
 
-/// Whether a kind of names is wanted: all are, unless the command line names some.
+/// Whether a kind of names is selected: all are, unless the command line names some.
 fn is_wanted(kind: &str) -> bool {
     let mut named = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();
     named.peek().is_none() || named.any(|name| name == kind)
@@ -75,7 +76,7 @@ fn hosts(count: usize) {
         if order == "sorted" {
             names.sort_unstable();
         } else {
-            // Metric by metric: every directory grows all the time.
+            // Sorted by metric, so that every directory grows all the time.
             names.sort_unstable_by_key(|name| name.bytes().rev().collect::<Vec<u8>>());
         }
         let index = index_of(&names);
@@ -98,7 +99,7 @@ fn hosts(count: usize) {
     }
 }
 
-/// The names and some texts of the figure of the page.
+/// Measures the names and some search texts of the page's benchmark.
 fn alike(count: usize) {
     let index = index_of(&hosts_with_tags(count));
     println!("{count} names of hosts that are alike, one in ten tagged");
@@ -122,10 +123,10 @@ fn alike(count: usize) {
     measure(&index, "  all of them", &texts.map(str::to_owned));
 }
 
-/// The name with a number.
+/// A function from a number to a name.
 type Name = fn(usize) -> String;
 
-/// Trees of other kinds: every name has a component of its own, or the series are tagged.
+/// Trees of other kinds: each name has a unique component, or the series are tagged.
 fn other_kinds(count: usize) {
     let kinds: [(&str, &str, Name); 4] = [
         ("own", "in 1000 directories, each with a text of its own", |n| {

@@ -1,4 +1,4 @@
-//! Keeps the best of many matches, and counts all.
+//! Keeps the best of many matches, and counts all matches.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::Node;
 #[derive(Debug)]
 pub(crate) struct Best {
     results_max: usize,
-    /// A heap with the worst of them on top.
+    /// A heap with the worst of these matches on top.
     heap: BinaryHeap<Reverse<Ranked>>,
     total: usize,
     /// Only matches with a higher rank are kept.
@@ -23,19 +23,20 @@ impl Best {
         Self { results_max, heap: BinaryHeap::new(), total: 0, floor }
     }
 
-    /// The matches, best first, and the number of all that were found.
+    /// The matches, best first, and the number of all matches that were found.
     pub(crate) fn end(self) -> (Vec<Node>, usize) {
         let mut found = self.heap.into_vec();
         found.sort_unstable();
         (found.into_iter().map(|Reverse(ranked)| ranked.node).collect(), self.total)
     }
 
-    /// A rank from the sum of the qualities and the number of components or tags.
+    /// Computes a rank from the sum of the qualities and the number of components or tags.
     pub(crate) fn rank(sum: u32, depth: usize) -> u32 {
         (sum << 16).saturating_sub(depth.min(0xFFFF) as u32)
     }
 
-    /// Counts a match, and keeps it if it is among the best. Of matches with the same rank, the first one is better.
+    /// Counts a match, and keeps it if it is among the best. Among matches of the same rank, earlier ones are
+    /// better.
     #[inline]
     pub(crate) fn add(&mut self, rank: u32, node: impl FnOnce() -> Node) {
         self.total += 1;
@@ -60,7 +61,7 @@ impl Best {
         self.total
     }
 
-    /// Adds to the total matches that were not ranked.
+    /// Adds matches that were not ranked to the total.
     pub(crate) fn add_unranked(&mut self, count: usize) {
         self.total += count;
     }

@@ -1,4 +1,4 @@
-//! The tags and values that most series have.
+//! The tags and values that the most series have.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::Index;
 
-/// Most tags or values that are copied while the lock is held.
+/// Number of tags or values that are copied while the lock is held.
 const COPIED_AT_ONCE: usize = 4096;
 
 /// A tag or a value, with how many series have it.
@@ -20,18 +20,19 @@ pub struct TagSize {
     pub values: u64,
 }
 
-/// The biggest tags, or the biggest values of one.
+/// The biggest tags, or the biggest values of one tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BiggestTags {
     /// Those with the most series, biggest first; those with equal numbers are sorted by text.
     pub biggest: Vec<TagSize>,
-    /// How many there are.
+    /// The number of all tags or values.
     pub total: u64,
 }
 
 impl Index {
-    /// The `limit` tags with the most series, or with `tag` its values with the most. Uses memory only for the results.
-    /// Tags that are added or removed meanwhile may be missed or included.
+    /// The `limit` tags with the most series, or, if `tag` is given, the values of that tag with the most
+    /// series. Uses memory only for the results. Tags that are added or removed meanwhile may be missed or
+    /// included.
     pub fn biggest_tags(&self, tag: Option<&str>, limit: usize) -> BiggestTags {
         let (mut best, mut total, mut after) = (BinaryHeap::new(), 0, None::<Arc<str>>);
         loop {

@@ -8,7 +8,7 @@ use crate::pool::Pool;
 /// Maximum number of children in one run. A longer directory has several runs, so that an insertion moves few
 /// children.
 const RUN_MAX: usize = 128;
-/// The largest run that is scanned for the number of a component. In longer runs texts are compared (binary
+/// The longest run in which a component is searched by its number. In longer runs texts are compared (binary
 /// search).
 const LOOK_THROUGH_MAX: usize = 32;
 /// This count in a header says that the directory has several runs.
@@ -25,7 +25,8 @@ const LEAF: u32 = 1 << 31;
 pub(crate) struct Child {
     /// The number of the component's text.
     pub(crate) component: u32,
-    /// The number of the directory plus one, and the bit [`LEAF`]. In a header both fields have another meaning.
+    /// The number of the directory plus one, and the bit [`LEAF`]. In a header, both fields have other
+    /// meanings.
     place: u32,
 }
 
@@ -52,7 +53,7 @@ impl Child {
         Self { place: self.place & LEAF | directory.map_or(0, |number| number + 1), ..self }
     }
 
-    /// The number of children that a header has.
+    /// The number of children, if this is a header.
     #[inline]
     fn count(self) -> usize {
         (self.component & WIDE) as usize
@@ -78,7 +79,7 @@ impl At {
         self.after(1)
     }
 
-    /// The position this many children later in the same run.
+    /// The position that is this many children later in the same run.
     #[inline]
     pub(crate) fn after(self, children: usize) -> Self {
         Self { index: self.index + children as u32, ..self }
@@ -104,11 +105,11 @@ struct Wide {
     shape: u64,
 }
 
-/// The children of all directories. A short directory is a single run. A long one is a header that refers to a
-/// list of runs in `wide`. The number of a directory changes whenever a child is added or removed.
+/// The children of all directories. A short directory is a single run. A long one is a header that refers to
+/// a list of runs in `wide`. Adding or removing a child may change the number of the directory.
 ///
-/// A directory also has a shape, 56 bits that the caller sets. Those of a short one are in its header: the low 32 in
-/// `place`, the others above the number of children. So they take no memory.
+/// A directory also has a shape, 56 bits that the caller sets. The bits of a short directory are in its
+/// header: the low 32 in `place`, the others above the number of children. So they need no extra memory.
 #[derive(Debug)]
 pub(crate) struct Children {
     arrays: Pool<Child>,
@@ -169,8 +170,8 @@ impl Children {
         }
     }
 
-    /// The child at a position. The position is returned too, since the end of a run becomes the start of the
-    /// next one.
+    /// The child at a position. The position is returned too, because the end of a run becomes the start of
+    /// the next run.
     #[inline]
     pub(crate) fn get(&self, directory: u32, at: At) -> Option<(At, Child)> {
         if let Some(run) = self.narrow(directory) {
@@ -185,8 +186,8 @@ impl Children {
         Some((At { run: at.run + 1, index: 0 }, *next.first()?))
     }
 
-    /// The children from a position to the end of their run, which are not empty. The position is returned too, as by
-    /// [`Children::get`].
+    /// The children from a position to the end of its run; there is at least one. The position is returned
+    /// too, as by [`Children::get`].
     #[inline]
     pub(crate) fn rest(&self, directory: u32, at: At) -> Option<(At, &[Child])> {
         if let Some(run) = self.narrow(directory) {
@@ -201,7 +202,7 @@ impl Children {
         Some((At { run: at.run + 1, index: 0 }, next)).filter(|(_, next)| !next.is_empty())
     }
 
-    /// The position of a text (`Ok`), or the position where it belongs (`Err`).
+    /// The position of a text (`Ok`), or the position at which to insert it (`Err`).
     pub(crate) fn search(&self, directory: u32, components: &Components, text: &[u8]) -> Result<At, At> {
         let compare = |component: u32| components.text(component).cmp(text);
         let (number, run) = match self.wide(directory) {
@@ -213,14 +214,14 @@ impl Children {
             }
         };
         let at = |index: usize| At { run: number as u32, index: index as u32 };
-        // Fast path: names often come sorted.
+        // Fast path: names often arrive sorted.
         if run.last().is_none_or(|last| compare(last.component) == Ordering::Less) {
             return Err(at(run.len()));
         }
         run.binary_search_by(|child| compare(child.component)).map(at).map_err(at)
     }
 
-    /// The child with this component.
+    /// The child with this component, and its position.
     #[inline]
     pub(crate) fn find(
         &self,
@@ -238,8 +239,8 @@ impl Children {
         self.get(directory, at)
     }
 
-    /// Loads directories into the processor's cache, all at once. Searches would load them one after the other,
-    /// because the processor cannot predict where a search ends.
+    /// Loads directories into the processor's cache, all at once. Without this, searches would load them one
+    /// after the other, because the processor cannot predict where a search ends.
     #[inline]
     pub(crate) fn touch(&self, directories: &[Option<u32>]) {
         let touched = directories.iter().flatten().fold(0, |sum, place| sum ^ self.header(*place).component);
@@ -303,14 +304,14 @@ impl Children {
         &mut self.arrays.get_mut(run, 1)[0]
     }
 
-    /// The children of a directory that has a single run.
+    /// The children of a directory with a single run.
     #[inline]
     fn narrow(&self, directory: u32) -> Option<&[Child]> {
         let header = self.header(directory);
         if header.is_wide() { None } else { Some(&self.arrays.get(directory, header.count() + 1)[1..]) }
     }
 
-    /// The runs of a directory that has several.
+    /// The runs of a directory with several runs.
     #[inline]
     fn wide(&self, directory: u32) -> Option<&Vec<Listed>> {
         let header = self.header(directory);

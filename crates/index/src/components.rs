@@ -17,8 +17,8 @@ const UNIT: usize = 8;
 const COMPONENT_BYTES_MAX: usize = UNIT * (LENGTH_MAX - 1);
 const _: () = assert!(COMPONENT_BYTES_MAX >= NAME_BYTES_MAX);
 
-/// Interned components with reference counts. A component is identified by its start in the pool: a header with
-/// its reference count and length, then its text. So a comparison takes one memory access.
+/// Interned components with reference counts. A component is identified by its start in the pool: a header
+/// with its reference count and length, then its text. In this way a comparison takes only one memory access.
 #[derive(Debug)]
 pub(crate) struct Components {
     texts: Pool<[u8; UNIT]>,
@@ -40,13 +40,13 @@ struct Header {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Component<'a> {
     pub(crate) text: &'a [u8],
-    /// The text is ASCII without upper case.
+    /// Whether the text is ASCII without upper-case letters.
     pub(crate) is_plain: bool,
-    /// The component is in several places of the tree.
+    /// Whether the component occurs in several places of the tree.
     pub(crate) is_shared: bool,
 }
 
-/// The text is ASCII without upper case.
+/// Marks a text that is ASCII without upper-case letters.
 const PLAIN: u32 = 1 << 31;
 
 impl Header {
@@ -78,7 +78,7 @@ impl Components {
         &self.texts.get(component, units(bytes)).as_flattened()[UNIT..UNIT + bytes]
     }
 
-    /// What is known about a component, in one memory access.
+    /// All data of a component, in one memory access.
     #[inline]
     pub(crate) fn get(&self, component: u32) -> Component<'_> {
         let header = self.header(component);
@@ -87,7 +87,7 @@ impl Components {
         Component { text, is_plain: header.bytes & PLAIN != 0, is_shared: header.uses > 1 }
     }
 
-    /// The number of a text that is in use.
+    /// The number of a text, if it is in use.
     pub(crate) fn find(&self, text: &[u8]) -> Option<u32> {
         let hash = self.hash(text);
         let table = &self.tables[table_of(hash)];
@@ -164,7 +164,7 @@ fn units(bytes: usize) -> usize {
     1 + bytes.div_ceil(UNIT)
 }
 
-/// The table for a hash, chosen by its high bits, since hashbrown uses the low ones.
+/// The table for a hash, chosen by its high bits, because hashbrown uses the low bits.
 #[inline]
 fn table_of(hash: u32) -> usize {
     (hash >> 24) as usize % TABLES

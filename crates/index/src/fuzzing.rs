@@ -8,11 +8,12 @@ use plumbago_telemetry::Registry;
 
 use crate::{FindError, FindLimits, Index, Node};
 
-/// The first line is a glob. The other lines are names to insert; those with a `-` in front are removed again.
+/// Tests a glob. The first line of the data is the glob. The other lines are names to insert; those that
+/// begin with `-` are removed again.
 ///
 /// # Panics
 ///
-/// Panics if the index finds something else than the matcher finds in a plain list of the names.
+/// Panics if the results of the index differ from those of the matcher on a plain list of the names.
 pub fn glob(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.split('\n');
@@ -36,7 +37,7 @@ pub fn glob(data: &[u8]) {
 ///
 /// # Panics
 ///
-/// Panics if they differ.
+/// Panics if the results differ.
 pub fn compare(index: &Index, names: &BTreeSet<String>, text: &str) {
     let found = index.find(text, &FindLimits::default());
     let pattern = match Pattern::parse(text) {

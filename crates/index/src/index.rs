@@ -15,18 +15,18 @@ use crate::tags::Tags;
 use crate::trie::Trie;
 use crate::walk::{Found, Walk, Want};
 
-/// Maximum number of names that are inserted before the lock is released.
+/// Maximum number of names that are inserted before the lock is released in between.
 const NAMES_PER_TURN: usize = 256;
 /// Maximum number of tagged series that are listed before the lock is released.
 const SERIES_PER_TURN: usize = if cfg!(test) { 3 } else { 4096 };
 
-/// All metrics. A glob holds the lock of the tree for about a millisecond at most: a long search releases it
-/// now and then, and may then miss or see changes made meanwhile. Tagged series have a lock of their own; a
-/// search by tags holds it until it ends.
+/// All metrics. A glob holds the lock of the tree for at most about a millisecond at a time. A long search
+/// releases it repeatedly, and may then miss or see changes made meanwhile. Tagged series have a separate
+/// lock, which a search by tags holds until it ends.
 pub struct Index {
     trie: RwLock<Trie>,
     tagged: RwLock<Tags>,
-    /// The number of tagged series when their memory was last summed up, and the sum in bytes.
+    /// The number of tagged series when their memory was last computed, and the sum in bytes.
     tagged_memory: Mutex<(usize, usize)>,
     readers_waiting: AtomicUsize,
     metrics: Metrics,
@@ -39,7 +39,7 @@ impl Debug for Index {
 }
 
 impl Index {
-    /// Makes an empty index whose metrics go to `registry`.
+    /// Makes an empty index whose self-metrics are registered in `registry`.
     pub fn new(registry: &Registry) -> Self {
         let metrics = Metrics::new(registry);
         Self {
@@ -51,7 +51,7 @@ impl Index {
         }
     }
 
-    /// Inserts names, and returns how many were new. Invalid names are counted in a metric and skipped.
+    /// Inserts names, and returns how many were new. Invalid names are skipped and counted in a self-metric.
     ///
     /// Sorted names are inserted several times faster.
     pub fn insert<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
@@ -66,15 +66,15 @@ impl Index {
                 return new;
             }
             new += self.insert_batch(&batch);
-            // Without this the thread would take the lock again before a waiting reader wakes up.
+            // Without this, the thread would take the lock again before a waiting reader wakes up.
             if self.readers_waiting.load(Ordering::Relaxed) > 0 {
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Inserts the names of a scan at start, one page per call, and returns how many were new. Pages sorted by
-    /// their bytes are inserted fastest, but any order works.
+    /// Inserts the names of a scan at the start, one page per call, and returns how many were new. Pages
+    /// sorted by their bytes are inserted fastest, but any order works.
     pub fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> usize {
         self.insert(names)
     }
@@ -113,7 +113,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// The metrics and directories that match a glob, sorted by path, each once.
+    /// The metrics and directories that match a glob, sorted by path, without duplicates.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Index {
         Ok(nodes)
     }
 
-    /// The metrics that match a glob, sorted, each once.
+    /// The metrics that match a glob, sorted, without duplicates.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Returns [`FindError`] as [`Index::find`] does. Some nodes may have been visited before.
+    /// Returns [`FindError`] as [`Index::find`] does. Some nodes may already have been visited then.
     pub fn find_each(
         &self,
         pattern: &str,
@@ -155,7 +155,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Returns [`FindError`] as [`Index::leaves`] does. Some names may have been visited before.
+    /// Returns [`FindError`] as [`Index::leaves`] does. Some names may already have been visited then.
     pub fn leaves_each(
         &self,
         pattern: &str,
@@ -169,7 +169,7 @@ impl Index {
     pub fn for_each(&self, visit: &mut dyn FnMut(&str)) {
         for path in Pattern::everything().paths() {
             let mut visits = usize::MAX;
-            // Without limits the search cannot fail.
+            // Without limits, the search cannot fail.
             let _ = self.walk(path, Want::Leaves, &mut visits, &mut |node| {
                 visit(node.path);
                 Ok(())
@@ -177,8 +177,8 @@ impl Index {
         }
     }
 
-    /// Passes every tagged series to `visit`, hidden ones included, in any order and without holding the lock. Series that
-    /// are added or removed meanwhile may be missed.
+    /// Passes every tagged series to `visit`, hidden ones included, in any order and without holding the
+    /// lock. Series that are added or removed meanwhile may be missed.
     pub fn for_each_tagged(&self, visit: &mut dyn FnMut(&str)) {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -311,8 +311,8 @@ impl Index {
         if result? { Ok(()) } else { Err(FindError::TooManyVisits(limits.visited_max)) }
     }
 
-    /// Searches along one path, and releases the lock now and then. Returns `false` if `visits` did not
-    /// suffice.
+    /// Searches along one path, and releases the lock between rounds. Returns `false` if `visits` was not
+    /// enough.
     fn walk(
         &self,
         path: &Path,
@@ -363,8 +363,8 @@ impl Index {
         self.trie.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The memory of the tagged series in bytes. Summing it up reads every value, so it is done again only once
-    /// the number of series has changed by an eighth.
+    /// The memory of the tagged series in bytes. Computing it reads every value, so this is repeated only
+    /// after the number of series has changed by an eighth.
     fn tagged_memory(&self, tagged: &Tags) -> usize {
         let mut known = self.tagged_memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, bytes) = *known;

@@ -1,32 +1,32 @@
-//! What a search knows about directories that it has been through.
+//! What a search remembers about directories that it has gone through.
 
 use hashbrown::HashTable;
 
 use crate::words::Qualities;
 
-/// The most directories that are remembered, in about a megabyte. Then the search forgets them all; those that
-/// are met often are soon known again.
+/// Largest number of directories that are remembered; they take about a megabyte. When there are more, the
+/// search forgets all of them. Directories that occur often are soon remembered again.
 const DIRECTORIES_MAX: usize = if cfg!(test) { 20 } else { 16_384 };
 
-/// With what a search enters a directory: the words that were found above it.
+/// The state with which a search enters a directory: the words that were found above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// How well the path matches each word.
     pub(crate) qualities: Qualities,
-    /// The beginnings of words with dots that the end of the path matches.
+    /// The first parts of words with dots that the end of the path matches.
     pub(crate) begun: u128,
 }
 
-/// What a search found below a directory.
+/// The results of a search below a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Below {
     /// The number of matches.
     pub(crate) count: u32,
-    /// The highest rank among them, as if the directory were the root.
+    /// The highest rank of these matches, as if the directory were the root.
     pub(crate) best: u32,
 }
 
-/// Directories by their shapes and the state in which they were entered.
+/// The remembered directories, by their shape and the state in which they were entered.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     entries: HashTable<(u64, State, Below)>,
@@ -34,7 +34,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Forgets everything if numbers of components have become invalid since, because shapes are made of them.
+    /// Forgets everything if component numbers have become invalid in the meantime, because shapes depend on
+    /// them.
     pub(crate) fn keep_for(&mut self, removals: u64) {
         if self.removals != removals {
             self.removals = removals;
@@ -60,7 +61,7 @@ impl Known {
     }
 }
 
-/// Shapes are random, so little is left to do.
+/// Hashes a shape and a state. Shapes are already random, so this can be simple.
 #[inline]
 fn hash(shape: u64, state: State) -> u64 {
     let begun = state.begun as u64 ^ (state.begun >> 64) as u64;

@@ -1,10 +1,11 @@
 //! The metrics and directories that exist: a tree of components that answers globs, and the tagged series.
 //!
-//! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree. It is made of interned
-//! [`components`] and sorted [`children`], whose arrays live in a [`pool`]. [`walk`] searches it along a
-//! [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series are in
-//! [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree. A
-//! [`tree_search`] goes through directories of the same [`shape`] once, because it remembers what is [`known`] of them.
+//! Must not know: points, HTTP, CQL. Start at [`Index`]. Inside, [`trie`] is the tree. It consists of
+//! interned [`components`] and sorted [`children`], whose arrays are in a [`pool`]. [`walk`] searches it
+//! along a [`plan`] of the pattern; only `plumbago_model::glob` decides what a pattern matches. Tagged series
+//! are in [`tags`]. [`search`] finds names by words and lists directories, with a [`sweep`] through the tree.
+//! A [`tree_search`] goes only once through directories of the same [`shape`], because it remembers what is
+//! [`known`] about them.
 
 mod best;
 mod biggest;

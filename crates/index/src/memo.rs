@@ -1,18 +1,19 @@
-//! Results remembered for components, by their numbers.
+//! Remembers results for components, by their numbers.
 
 use std::collections::HashMap;
 
 use crate::words::Match;
 
 const PAGE: usize = 4096;
-/// Maximum number of different results. What has another one is not remembered.
+/// Maximum number of different results. Beyond that, further results are not remembered.
 const RESULTS_MAX: usize = 4096;
 
-/// What a search knows about components. Most of the results are the same, so each is stored once. Numbers of
-/// components have gaps, and many are never asked for, so memory is taken by pages.
+/// The results for components during a search. Most of the results are equal, so each different result is
+/// stored once. Numbers of components have gaps, and many are never looked up, so memory is allocated in
+/// pages.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
-    /// The number of the result plus one for each component; 0 if it is not known.
+    /// For each component, the number of its result plus one; 0 if the result is not known.
     pages: Vec<Option<Box<[u16; PAGE]>>>,
     results: Vec<Match>,
     numbers: HashMap<(u16, u128), u16>,
@@ -20,7 +21,7 @@ pub(crate) struct Memo {
 }
 
 impl Memo {
-    /// Forgets everything if numbers of components have become invalid since.
+    /// Forgets everything if component numbers have become invalid in the meantime.
     pub(crate) fn keep_for(&mut self, removals: u64) {
         if self.removals != removals {
             self.removals = removals;

@@ -1,13 +1,13 @@
-//! Finding one text in many short ones.
+//! Finds one text in many short ones.
 
 use memchr::memmem::Finder;
 
-/// The longest text that is searched as a number.
+/// The longest text that is searched as a single number, in bytes.
 const SHORT: usize = 16;
 const HIGH: u128 = u128::from_ne_bytes([0x80; SHORT]);
 
-/// A text to find. Most components have no more than 16 bytes, and fit into one number. All their bytes are then compared
-/// at once, which takes less time than the start of a search made for long texts.
+/// A text to find. Most components have no more than 16 bytes, and fit into one number. All their bytes are
+/// then compared at once, which is faster than starting a search that is made for long texts.
 #[derive(Debug)]
 pub(crate) struct Needle {
     finder: Finder<'static>,
@@ -19,15 +19,15 @@ pub(crate) struct Needle {
 struct Short {
     text: u128,
     length: usize,
-    /// The bits of its bytes.
+    /// The mask with the bits of all its bytes.
     mask: u128,
-    /// Its first and its last byte, repeated.
+    /// The first and its last byte, repeated.
     first: u128,
     last: u128,
 }
 
 impl Needle {
-    /// `text` must not be empty.
+    /// Prepares a search. `text` must not be empty.
     pub(crate) fn new(text: &str) -> Self {
         let bytes = text.as_bytes();
         let short = (2..=SHORT).contains(&bytes.len()).then(|| Short {
@@ -44,7 +44,7 @@ impl Needle {
         self.finder.needle().len()
     }
 
-    /// The first place of the needle in a text.
+    /// The first position of the needle in a text.
     #[inline]
     pub(crate) fn find(&self, text: &[u8]) -> Option<usize> {
         match &self.short {
@@ -60,7 +60,7 @@ impl Short {
         let places = (text.len() + 1).checked_sub(self.length).filter(|places| *places > 0)?;
         let text = number(text);
         let ends = equal(text, self.last) >> (8 * (self.length - 1));
-        // There are at most 15 places.
+        // There are at most 15 positions.
         let mut candidates = equal(text, self.first) & ends & ((1 << (8 * places)) - 1);
         while candidates != 0 {
             let place = candidates.trailing_zeros() as usize / 8;
@@ -73,12 +73,12 @@ impl Short {
     }
 }
 
-/// Whether a text is ASCII without upper case.
+/// Whether a text is ASCII without upper-case letters.
 #[inline]
 pub(crate) fn is_plain(text: &[u8]) -> bool {
     text.chunks(SHORT).all(|part| {
         let bytes = number(part);
-        // In a byte of ASCII, the first sum has the highest bit from `A` on, the second one behind `Z`.
+        // For an ASCII byte, the first sum has its highest bit set from `A` on, the second one after `Z`.
         let from_a = bytes.wrapping_add(u128::from_ne_bytes([0x80 - b'A'; SHORT]));
         let behind_z = bytes.wrapping_add(u128::from_ne_bytes([0x7f - b'Z'; SHORT]));
         (bytes | from_a & !behind_z) & HIGH == 0
@@ -92,11 +92,11 @@ fn equal(a: u128, b: u128) -> u128 {
     !((different & !HIGH).wrapping_add(!HIGH) | different) & HIGH
 }
 
-/// A text of at most 16 bytes as a number whose lowest byte is the first one. The bytes behind it are 0.
+/// A text of at most 16 bytes as a number whose lowest byte is the first one. The remaining bytes are 0.
 #[inline]
 fn number(text: &[u8]) -> u128 {
     let length = text.len();
-    // Two parts that overlap, because copying a varying number of bytes takes longer.
+    // Read as two parts that overlap, because copying a variable number of bytes takes longer.
     if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
         return u128::from(u64::from_le_bytes(*first))
             | u128::from(u64::from_le_bytes(*last)) << (8 * (length - 8));

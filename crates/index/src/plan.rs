@@ -10,7 +10,7 @@ const ASKED_MAX: u32 = 64;
 /// The number of compared characters that count as one visited node.
 const CHARACTERS_PER_VISIT: usize = 64;
 
-/// How the steps of a path match components. Valid for one state of the tree; after changes
+/// How the steps of a path match components. The plan is valid for one state of the tree; after changes
 /// [`WalkPlan::resolve`] must be called again.
 #[derive(Debug)]
 pub(crate) struct WalkPlan<'p> {
@@ -18,7 +18,7 @@ pub(crate) struct WalkPlan<'p> {
     tests: Vec<Test>,
     /// For each step, the exact components that must follow it.
     chains: Vec<Chain>,
-    /// Visits to charge for compared characters since the last [`WalkPlan::take_cost`].
+    /// The number of visits that the compared characters cost since the last [`WalkPlan::take_cost`].
     cost: usize,
 }
 
@@ -36,7 +36,7 @@ enum Test {
 pub(crate) struct Chain {
     /// The component numbers.
     pub(crate) components: Vec<u32>,
-    /// Whether the path ends after them.
+    /// Whether the path ends after these components.
     pub(crate) is_end: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'p> WalkPlan<'p> {
         plan
     }
 
-    /// Looks the component numbers up again. `renumbered` says whether old numbers may have a new meaning.
+    /// Looks up the component numbers again. `renumbered` says whether old numbers may have a new meaning.
     pub(crate) fn resolve(&mut self, components: &Components, renumbered: bool) {
         for (test, step) in self.tests.iter_mut().zip(self.path.steps()) {
             match (test, step) {
@@ -87,7 +87,7 @@ impl<'p> WalkPlan<'p> {
         self.chains = (1..=self.tests.len()).map(|next| self.chain_from(next)).collect();
     }
 
-    /// Whether a step needs a text that no name has.
+    /// Whether a step needs a text that occurs in no name.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.tests.iter().any(|test| matches!(test, Test::Literals(_, known) if known.is_empty()))
     }
@@ -106,7 +106,7 @@ impl<'p> WalkPlan<'p> {
         self.path.unfinished(states)
     }
 
-    /// The states after one more component.
+    /// The states after another component.
     #[inline]
     pub(crate) fn next(&mut self, states: States, components: &Components, component: u32) -> States {
         let (tests, cost) = (&mut self.tests, &mut self.cost);
@@ -166,7 +166,7 @@ impl<'p> WalkPlan<'p> {
         chain
     }
 
-    /// Visits to charge for comparisons since the last call.
+    /// The number of visits that comparisons cost since the last call.
     #[inline]
     pub(crate) fn take_cost(&mut self) -> usize {
         std::mem::take(&mut self.cost)

@@ -1,7 +1,7 @@
 //! Many short arrays in a few large chunks.
 
-/// Elements of a chunk. Memory grows by whole chunks and nothing is moved, so growing takes no longer than
-/// allocating one chunk.
+/// Number of elements of a chunk. Memory grows in whole chunks and nothing is moved, so growing takes no
+/// longer than allocating one chunk.
 const CHUNK: usize = 1 << 15;
 /// The number of array sizes: 1, 2, 3, 4, 6, 8, 12, 16, … up to [`LENGTH_MAX`].
 const CLASSES: usize = 23;
@@ -23,7 +23,7 @@ impl<T: Copy + Default> Pool<T> {
         Self { chunks: Vec::new(), next: 0, free: std::array::from_fn(|_| Vec::new()) }
     }
 
-    /// Allocates an array of `length` elements. Its contents are left over from earlier use.
+    /// Allocates an array of `length` elements. Its contents are those of an earlier use.
     pub(crate) fn allocate(&mut self, length: usize) -> u32 {
         let class = class(length);
         if let Some(start) = self.free[class].pop() {

@@ -11,12 +11,12 @@ use crate::trie::Trie;
 use crate::words::Words;
 use crate::{Index, Node};
 
-/// What a search by words found.
+/// The results of a search by words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matches {
     /// The best matches, best first: metrics and directories.
     pub best: Vec<Node>,
-    /// The number of all metrics and directories that match, as far as the search got.
+    /// The number of all metrics and directories that match, as far as the search went.
     pub total: usize,
     /// Whether the search ended early because of its limit, so that not all names were searched.
     pub is_cut: bool,
@@ -27,11 +27,11 @@ pub struct Matches {
 pub struct Listed {
     /// The last component of its path.
     pub name: String,
-    /// There is a metric with this path.
+    /// Whether there is a metric with this path.
     pub leaf: bool,
-    /// There are metrics below this path.
+    /// Whether there are metrics below this path.
     pub branch: bool,
-    /// The number of metrics below; `None` if the limit did not suffice to count them.
+    /// The number of metrics below; `None` if the limit was reached before they were counted.
     pub below: Option<usize>,
 }
 
@@ -53,9 +53,9 @@ impl Index {
     ///
     /// A name is better if words are whole components of it or begin one, and if it is short.
     ///
-    /// `visited_max` limits the work: the children looked at, the pairs of tag and value compared, and the tagged series
-    /// ranked. What is below a directory that equals one already searched is counted without being looked at, so it costs
-    /// nothing. [`Matches::is_cut`] tells if the limit did not suffice.
+    /// `visited_max` limits the work: the children visited, the pairs of tag and value compared, and the
+    /// tagged series ranked. The content of a directory that equals one already searched is counted without
+    /// being visited, so it costs nothing. [`Matches::is_cut`] says whether the limit was reached.
     ///
     /// # Errors
     ///
@@ -78,8 +78,9 @@ impl Index {
         Ok(Matches { best, total, is_cut })
     }
 
-    /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips the first
-    /// `skip` of them and returns at most `count`. `visited_max` limits how many nodes are looked at to count the names below them; equal directories are looked at once.
+    /// Children of the directory `path` ("" for the root) whose name contains the words of `filter`: skips
+    /// the first `skip` of them and returns at most `count`. `visited_max` limits how many nodes are visited
+    /// to count the names below the children; equal directories are visited only once.
     ///
     /// # Errors
     ///
@@ -122,7 +123,7 @@ impl Index {
         Ok(listing)
     }
 
-    /// The number of metrics below a directory; `None` if `visits` did not suffice.
+    /// The number of metrics below a directory; `None` if `visits` was not enough.
     fn count_below(&self, path: &str, counter: &mut Counter, visits: &mut usize) -> Option<usize> {
         let mut sweep = Sweep::new(&self.trie(), path, 0);
         counter.sum = 0;
@@ -138,7 +139,7 @@ impl Index {
         }
     }
 
-    /// Searches the tagged series. Returns whether `visits` did not suffice.
+    /// Searches the tagged series. Returns whether `visits` was not enough.
     fn search_tags_by_words(&self, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
         let mut search = TagSearch::new(words);
         loop {
@@ -152,7 +153,7 @@ impl Index {
         }
     }
 
-    /// Searches the tree. Returns true if it ended early, because `visits` were used up.
+    /// Searches the tree. Returns whether it ended early because `visits` were used up.
     fn search_tree(&self, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
         let mut search = TreeSearch::new(words, best);
         let mut sweep = Sweep::new(&self.trie(), "", search.start());

@@ -1,5 +1,5 @@
-//! Hashes of whole directories. A search that has been through a directory knows by its shape that it need not go
-//! through an equal one.
+//! Hashes of whole directories. By the shape of a directory, a search recognises an equal one that it has
+//! already gone through.
 
 use std::hash::BuildHasher;
 
@@ -7,8 +7,8 @@ use foldhash::quality::RandomState;
 
 use crate::children::Child;
 
-/// Makes the parts that shapes are sums of. Each tree has its own random seeds, so that no list of names can be made
-/// in which different directories have the same shape.
+/// Computes the parts whose sums are the shapes. Each tree has its own random seeds, so that it is impossible
+/// to make a list of names in which different directories have the same shape.
 #[derive(Debug)]
 pub(crate) struct Mixer([u64; 3]);
 
@@ -24,13 +24,14 @@ impl Mixer {
         let [a, b, c] = self.0;
         let kind = u64::from(child.is_leaf()) << 1 | u64::from(child.directory().is_some());
         let own = u64::from(child.component) << 2 | kind;
-        // Twice, because a single product is nearly linear, and sums of parts would then often be equal.
+        // Multiplied twice, because a single product is nearly linear, so that sums of parts would often be
+        // equal.
         let once = folded(own ^ a, b) ^ below;
         folded(once ^ c, a) ^ once
     }
 }
 
-/// The product of two numbers, both halves.
+/// Combines both halves of the product of two numbers.
 #[inline]
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -45,7 +46,7 @@ mod tests {
 
     use crate::trie::Trie;
 
-    /// Everything below a directory as a text. Notes the shape of each directory with its text.
+    /// Everything below a directory as one text. Notes the shape of each directory with its text.
     fn below(trie: &Trie, directory: u32, shapes: &mut HashMap<u64, String>) -> String {
         let mut text = String::new();
         let mut at = Default::default();
@@ -72,7 +73,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is inserted and removed, in whatever order, directories have the same shape if and only if they are equal.
+        /// Whatever is inserted and removed, in whatever order, directories have the same shape if and only
+        /// if they are equal.
         #[test]
         fn a_shape_stands_for_what_is_below(
             changes in prop::collection::vec((any::<bool>(), prop::collection::vec(0..3_u8, 1..5)), 0..120),

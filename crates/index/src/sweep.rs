@@ -1,5 +1,5 @@
-//! Goes through everything below a directory, in rounds. Between two rounds the lock of the tree is released;
-//! if the tree has changed meanwhile, the sweep finds its place again by the texts of the components.
+//! Goes through everything below a directory, in rounds. Between two rounds the lock of the tree is released.
+//! If the tree has changed meanwhile, the sweep finds its position again by the texts of the components.
 
 use crate::children::{At, Child};
 use crate::trie::Trie;
@@ -7,16 +7,16 @@ use crate::trie::Trie;
 /// Maximum number of children visited in one round, which takes about a millisecond.
 const VISITS_PER_TURN: usize = if cfg!(test) { 3 } else { 65_536 };
 
-/// What goes along with a sweep.
+/// A visitor that a sweep calls.
 pub(crate) trait Visit {
-    /// What it needs to know in each directory.
+    /// The data that the visitor needs in each directory.
     type State: Copy;
 
-    /// Gets the directories above a child, and the child. Returns the state to enter the child with, or `None` to skip
-    /// it; only directories are entered.
+    /// Receives a child, and the directories above it. Returns the state with which to enter the child, or
+    /// `None` to skip it; only directories are entered.
     fn child(&mut self, trie: &Trie, frames: &mut [Frame<Self::State>], child: Child) -> Option<Self::State>;
 
-    /// Gets a directory whose children have all been visited, and the one above it.
+    /// Receives a directory whose children have all been visited, and the directory above it.
     fn leave(&mut self, _trie: &Trie, _left: &Frame<Self::State>, _above: Option<&mut Frame<Self::State>>) {}
 }
 
@@ -32,11 +32,11 @@ impl<F: FnMut(&Trie, &[Frame<()>], Child) -> Option<()>> Visit for F {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<S> {
     pub(crate) directory: u32,
-    /// The component of the directory; meaningless for the first frame.
+    /// The component of the directory. It has no meaning in the first frame.
     pub(crate) component: u32,
-    /// What the visitor returned when it entered the directory.
+    /// The state that the visitor returned for the directory.
     pub(crate) state: S,
-    /// The tree has changed since then.
+    /// Whether the tree has changed since then.
     pub(crate) is_changed: bool,
     /// The next child.
     at: At,
@@ -62,8 +62,8 @@ impl<S: Copy> Sweep<S> {
         Self { start, frames, texts: Vec::new(), changes: trie.changes() }
     }
 
-    /// Runs one round. Returns `false` at the end. `visits` is what the sweep may still visit; it is 0 if that did not
-    /// suffice.
+    /// Runs one round. Returns `false` at the end. `visits` is the number of children that the sweep may
+    /// still visit; it is 0 afterwards if it was not enough.
     pub(crate) fn round(
         &mut self,
         trie: &Trie,
@@ -84,7 +84,7 @@ impl<S: Copy> Sweep<S> {
                 self.save(trie);
                 return true;
             }
-            // Some children of one directory, until one of them is entered.
+            // Visits some children of one directory, until one of them is entered.
             let mut entered = None;
             let mut done = 0;
             for child in &children[..count] {

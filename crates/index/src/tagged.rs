@@ -12,11 +12,11 @@ use crate::tags::expression::{TagError, TagExpression};
 use crate::tags::select::{Bounds, Stop};
 use crate::{FindLimits, Index};
 
-/// Maximum number of values that a regular expression is tried on while a search holds the lock. It takes
+/// Maximum number of values on which a regular expression is tried while a search holds the lock. This takes
 /// about a millisecond.
 const TRIED_AT_ONCE: u64 = 16_384;
 
-/// Maximum number of names that a listing copies while the lock is held, and that it has in memory.
+/// Maximum number of names that a listing copies while the lock is held, and that it keeps in memory.
 const NAMES_PER_TURN: usize = 16_384;
 
 /// Maximum number of values that are copied while the lock is held.
@@ -37,13 +37,13 @@ impl Index {
         self.find_series_trying(expressions, limits, TRIED_AT_ONCE)
     }
 
-    /// Passes the same series to `visit` in pieces, each of which is sorted. No lock is held while `visit` runs; it
-    /// returns whether it wants another piece. Memory holds the names of one piece, and a number for each series.
-    /// Series that are added or removed meanwhile may be missed or included.
+    /// Passes the same series to `visit` in pieces, each of which is sorted. No lock is held while `visit`
+    /// runs; it returns whether to continue with another piece. Only the names of one piece are in memory,
+    /// and a number for each series. Series that are added or removed meanwhile may be missed or included.
     ///
     /// # Errors
     ///
-    /// Returns [`TagError`] as [`Index::find_series`] does. Some names may have been visited before.
+    /// Returns [`TagError`] as [`Index::find_series`] does. Some names may already have been visited then.
     pub fn series_each(
         &self,
         expressions: &[TagExpression],
@@ -68,7 +68,7 @@ impl Index {
         while !left.is_empty() {
             let mut names = self.take_names(&mut left, reuses, count);
             if names.is_none() {
-                // The numbers may stand for other series by now, so search again.
+                // The numbers may belong to other series by now, so search again.
                 let found = self.search_tags(expressions, &bounds, |tags, expressions| {
                     let mut kept = tags.matching(expressions, &bounds)? & &left;
                     let names = tags.take_names(&mut kept, count);
@@ -85,14 +85,15 @@ impl Index {
         Ok(())
     }
 
-    /// The names of the next series, unless numbers were given to others since `reuses`.
+    /// The names of the next series, unless numbers have been given to other series since `reuses`.
     fn take_names(&self, left: &mut RoaringBitmap, reuses: u64, count: usize) -> Option<Vec<String>> {
         let tags = self.tagged();
         (tags.reuses() == reuses).then(|| tags.take_names(left, count))
     }
 
-    /// The first `limit` tags that match, sorted. The filter runs without the lock, so that a slow one delays
-    /// nobody. Tags that are added or removed meanwhile may be missed or included.
+    /// The first `limit` tags that match, sorted. The filter runs without the lock, so that a slow filter
+    /// does not delay other users of the index. Tags that are added or removed meanwhile may be missed or
+    /// included.
     ///
     /// # Errors
     ///
@@ -101,8 +102,8 @@ impl Index {
         self.list(limit, tried_on(filter), |tags, after, count| tags.tags_after(after, count))
     }
 
-    /// A tag, with the first `limit` of its values that match, sorted. `None` if no series has the tag. Like in
-    /// [`Index::list_tags`] the filter runs without the lock.
+    /// A tag, with the first `limit` of its values that match, sorted. `None` if no series has the tag. As in
+    /// [`Index::list_tags`], the filter runs without the lock.
     ///
     /// # Errors
     ///
@@ -153,8 +154,8 @@ impl Index {
         Ok(matching)
     }
 
-    /// The first `limit` tags, sorted, that begin with `prefix`, that no expression mentions, and that at least
-    /// one series has which matches all expressions.
+    /// The first `limit` tags, sorted, that begin with `prefix`. The tags are mentioned in no expression, and
+    /// belong to at least one series that matches all expressions.
     ///
     /// # Errors
     ///
@@ -172,8 +173,8 @@ impl Index {
         })
     }
 
-    /// The first `limit` values of a tag, sorted, that begin with `prefix` and that at least one series has
-    /// which matches all expressions.
+    /// The first `limit` values of a tag, sorted, that begin with `prefix` and belong to at least one series
+    /// that matches all expressions.
     ///
     /// # Errors
     ///
@@ -223,7 +224,8 @@ impl Index {
         Ok(names)
     }
 
-    /// Runs a search. Regular expressions that would hold the lock too long are tried on all values beforehand.
+    /// Runs a search. Regular expressions whose evaluation would hold the lock too long are tried on all
+    /// values beforehand.
     fn search_tags<T>(
         &self,
         expressions: &[TagExpression],
@@ -271,7 +273,7 @@ impl Index {
     }
 }
 
-/// The test of a filter. Without a filter everything matches.
+/// The test of a filter. If there is no filter, everything matches.
 fn tried_on(filter: Option<&TagFilter>) -> impl Fn(&str) -> Result<bool, TagError> {
     move |text| filter.map_or(Ok(true), |filter| filter.is_match(text))
 }

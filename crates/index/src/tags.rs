@@ -1,8 +1,8 @@
 //! Tagged series in memory, found by their tags.
 //!
-//! A series is a number and a list of pairs of tag and value, in the order of its name, so that no name is
-//! stored as text. The part before the first `;` is the value of the tag `name`. A pair has the set of its
-//! series ([`postings`]); a tag has its values, sorted, and the set of all series with the tag ([`pairs`]).
+//! A series is a number and a list of pairs of tag and value in the order of its name. So no name is stored
+//! as text. The part before the first `;` is the value of the tag `name`. A pair has the set of its series
+//! ([`postings`]); a tag has its values, sorted, and the set of all series with the tag ([`pairs`]).
 //! [`select`] finds the series that match expressions ([`expression`]). [`complete`] lists tags and values.
 
 pub(crate) mod complete;
@@ -40,7 +40,7 @@ pub(crate) struct Tags {
     /// The number of a series by its pairs.
     by_pairs: Numbers,
     hasher: RandomState,
-    /// The series by the number of their pairs.
+    /// The series, by the number of their pairs.
     by_length: BTreeMap<u16, Postings>,
     count: usize,
     /// Names that searches by tags do not find: series hidden by an operator, and names with invalid tags.
@@ -144,8 +144,8 @@ impl Tags {
         }
     }
 
-    /// The names of at most `count` series, by number from `from` on, and the next number; `None` after the last one.
-    /// Series that searches do not find come after the others.
+    /// The names of at most `count` series in the order of their numbers, starting at `from`, and the next
+    /// number; `None` after the last one. Series that searches do not find come after the others.
     pub(crate) fn names_from(&self, from: usize, count: usize) -> (Vec<String>, Option<usize>) {
         let until = (from + count).min(self.series.len());
         let mut names: Vec<String> = (from..until)

@@ -1,5 +1,5 @@
-//! The search by words in the tree. A directory that equals one already searched is counted and not searched again, so
-//! the time depends on how many different directories there are.
+//! The search by words in the tree. A directory that equals one already searched is counted, but not searched
+//! again, so the time depends on the number of different directories.
 
 use crate::best::Best;
 use crate::children::Child;
@@ -14,7 +14,7 @@ use crate::{Node, words::Qualities};
 pub(crate) struct TreeSearch<'a> {
     words: &'a Words,
     best: &'a mut Best,
-    /// What components are for the words.
+    /// How components match the words.
     memo: Memo,
     known: Known,
     lower: Vec<u8>,
@@ -24,9 +24,9 @@ pub(crate) struct TreeSearch<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entered {
     state: State,
-    /// The number of matches before it.
+    /// The number of matches before the directory.
     before: usize,
-    /// The highest rank below it so far, as if it were the root; 0 if there is none.
+    /// The highest rank found below the directory so far, as if it were the root; 0 if there is none.
     best: u32,
 }
 
@@ -35,12 +35,12 @@ impl<'a> TreeSearch<'a> {
         Self { words, best, memo: Memo::default(), known: Known::default(), lower: Vec::new() }
     }
 
-    /// With what the search enters the root.
+    /// The state with which the search enters the root.
     pub(crate) fn start(&self) -> Entered {
         Entered { state: State::default(), before: self.best.total(), best: 0 }
     }
 
-    /// Runs one round of the sweep. Returns as [`Sweep::round`] does.
+    /// Runs one round of the sweep, with the result of [`Sweep::round`].
     pub(crate) fn round(&mut self, trie: &Trie, sweep: &mut Sweep<Entered>, visits: &mut usize) -> bool {
         self.memo.keep_for(trie.removals());
         self.known.keep_for(trie.removals());
@@ -129,12 +129,12 @@ impl Visit for TreeSearch<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     pub(crate) known: Known,
-    /// The metrics so far.
+    /// The number of metrics so far.
     pub(crate) sum: u32,
 }
 
 impl Visit for Counter {
-    /// The sum when the directory was entered.
+    /// The sum at the time when the directory was entered.
     type State = u32;
 
     fn child(&mut self, trie: &Trie, _: &mut [Frame<u32>], child: Child) -> Option<u32> {

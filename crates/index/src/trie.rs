@@ -1,4 +1,4 @@
-//! The tree of names: insert, look up, remove. [`crate::walk`] searches it.
+//! The tree of names: inserting, looking up and removing. [`crate::walk`] searches it.
 
 use crate::children::{At, Child, Children};
 use crate::components::Components;
@@ -16,8 +16,8 @@ pub(crate) struct Trie {
     changes: u64,
     removals: u64,
     mixer: Mixer,
-    /// The last name that was inserted, and the directories on its path: the next name often shares most of
-    /// them.
+    /// The last name that was inserted, and the directories on its path, because the next name often shares
+    /// most of them.
     latest: Vec<u8>,
     trail: Vec<Crumb>,
 }
@@ -28,9 +28,9 @@ struct Crumb {
     /// The end of its component in the name.
     end: usize,
     directory: u32,
-    /// Its position in its parent directory.
+    /// The position in its parent directory.
     at: At,
-    /// The shape that its parent's shape was made of.
+    /// The shape that was used to compute the shape of its parent.
     counted: u64,
 }
 
@@ -85,7 +85,7 @@ impl Trie {
     /// Inserts a name without empty components. Returns `false` if it existed.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let shared = self.latest.iter().zip(name).take_while(|(a, b)| a == b).count();
-        // A directory is shared if its component and the dot after it are.
+        // A directory is shared if its component and the dot after it are equal.
         while self.trail.last().is_some_and(|crumb| crumb.end >= shared) {
             self.count_in(self.trail.len() - 1);
             self.trail.pop();
@@ -101,18 +101,19 @@ impl Trie {
         self.insert_leaf(&name[start..])
     }
 
-    /// Brings the shapes of all directories up to date after insertions. A search must not begin before.
+    /// Updates the shapes of all directories after insertions. A search must not begin before this.
     ///
-    /// Insertions leave this to the next name, because names that follow each other often have most directories in common.
+    /// Insertions leave this work to the next name, because consecutive names often share most of their
+    /// directories.
     pub(crate) fn settle(&mut self) {
         for place in (0..self.trail.len()).rev() {
             self.count_in(place);
         }
     }
 
-    /// The shape of a directory: a hash of everything below it. Directories with the same names below, and the same
-    /// metrics and directories among them, have the same shape. It has 56 bits, so others have another one, but for a
-    /// chance of one in 2^56 for each two.
+    /// The shape of a directory: a hash of everything below it. Directories with the same names below, and
+    /// the same metrics and directories among them, have the same shape. It has 56 bits, so two different
+    /// directories have the same shape only with a chance of one in 2^56.
     #[inline]
     pub(crate) fn shape(&self, directory: u32) -> u64 {
         debug_assert!(
@@ -193,7 +194,7 @@ impl Trie {
         self.mixer.part(child, child.directory().map_or(0, |below| self.children.shape(below)))
     }
 
-    /// Brings the shape of the parent of a directory on the trail up to date.
+    /// Updates the shape of the parent of a directory on the trail.
     #[inline]
     fn count_in(&mut self, place: usize) {
         let Crumb { directory, at, counted, .. } = self.trail[place];
@@ -219,7 +220,7 @@ impl Trie {
         self.children.find(directory, &self.components, self.components.find(text)?)
     }
 
-    /// Enters a directory, and makes it if necessary. `end` is the end of its component in the name.
+    /// Enters a directory, and creates it if necessary. `end` is the end of its component in the name.
     fn enter(&mut self, text: &[u8], end: usize) {
         let directory = self.here();
         let place = self.children.search(directory, &self.components, text);

@@ -1,10 +1,11 @@
 //! Searches the tree along a pattern, in the byte order of full paths.
 //!
-//! A search releases the lock of the tree now and then. If the tree has changed meanwhile, it finds its
+//! A search releases the lock of the tree after each round. If the tree has changed meanwhile, it finds its
 //! positions again by their texts.
 //!
 //! Order: `a-b.x` comes before `a.x`, since `-` is smaller than the dot. So a directory `a` is entered only
-//! after its neighbours that begin with `a` and continue with a byte smaller than the dot; until then it waits.
+//! after those of its siblings that begin with `a` followed by a byte smaller than the dot. Until then it
+//! waits.
 
 use plumbago_model::glob::{Path, States};
 
@@ -20,7 +21,7 @@ const TEXT_BYTES_PER_TURN: usize = 1 << 20;
 
 /// This many bytes of results count as one visited node.
 const BYTES_PER_VISIT: usize = 256;
-/// The number of children whose subdirectories are checked at once.
+/// The number of children whose subdirectories are checked together.
 const AHEAD: usize = 16;
 
 /// The nodes that a search returns.
@@ -38,7 +39,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The path of each result, and whether it is a metric and a directory.
+    /// The path of each result, and whether it is a metric and whether it is a directory.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, bool, bool)> {
         let mut start = 0;
         self.nodes.iter().map(move |(end, leaf, branch)| {
@@ -65,7 +66,7 @@ pub(crate) struct Walk<'p> {
     want: Want,
     frames: Vec<Frame>,
     waiting: Vec<Waiting>,
-    /// The path of the directory in frame number `written`, with its dot.
+    /// The path of the directory in frame number `written`, with its trailing dot.
     path: String,
     written: usize,
     changes: u64,
@@ -78,19 +79,19 @@ struct Frame {
     directory: u32,
     /// The component of the directory.
     component: u32,
-    /// The length of the path with its dot, once it is written.
+    /// The length of the path with its trailing dot, once it is written.
     base: usize,
     states: States,
     way: Way,
     /// The next child of a scan, or the next exact text.
     at: At,
     text: usize,
-    /// The number of children from `at` on for which `leads` says whether they can match.
+    /// The number of children from `at` on for which `leads` is filled in.
     ahead: usize,
     leads_on: u32,
     /// The number of waiting directories in the frames above.
     waiting: usize,
-    /// The last thing done in this round. The next round continues after its text.
+    /// The last thing done in this round. The next round continues after the text of that child.
     latest: Option<Latest>,
     resume: Option<Vec<u8>>,
 }
@@ -100,11 +101,11 @@ struct Frame {
 enum Latest {
     /// A child was visited.
     Taken(u32),
-    /// A directory was entered; everything sorted before its children is done.
+    /// A directory was entered; everything that is sorted before its children is done.
     Entered(u32),
 }
 
-/// A directory that is entered after the neighbours that are sorted before its children.
+/// A directory that is entered after those siblings that are sorted before its children.
 #[derive(Debug)]
 struct Waiting {
     component: u32,
@@ -132,8 +133,8 @@ impl<'p> Walk<'p> {
         walk
     }
 
-    /// Runs one round. Returns `false` at the end. `visits` is what the search may still visit; it is 0 if that
-    /// did not suffice.
+    /// Runs one round. Returns `false` at the end. `visits` is the number of nodes that the search may still
+    /// visit; it is 0 afterwards if it was not enough.
     pub(crate) fn round(&mut self, trie: &Trie, found: &mut Found, visits: &mut usize) -> bool {
         self.resume(trie);
         let stop = visits.saturating_sub(VISITS_PER_TURN);
@@ -192,8 +193,8 @@ impl<'p> Walk<'p> {
 
     /// Skips children that cannot match. Returns the cost in visits.
     ///
-    /// Several children are checked at once, so that the processor loads their memory in parallel. Waiting for
-    /// memory is most of the time of such a search.
+    /// Several children are checked at once, so that the processor loads their memory in parallel. Such a
+    /// search spends most of its time waiting for memory.
     #[inline]
     fn skip(&mut self, trie: &Trie) -> usize {
         let Some(frame) = self.frames.last_mut().filter(|frame| frame.way == Way::Scan) else { return 0 };

@@ -7,16 +7,17 @@ use crate::needle::{Needle, is_plain};
 
 /// Maximum number of words in a search.
 pub const WORDS_MAX: usize = 7;
-/// Maximum number of parts of all words with dots, without the last part of each.
+/// Maximum number of parts of all words with dots, not counting the last part of each.
 const PARTS_MAX: usize = u128::BITS as usize;
 
-/// How well a text matches a word: 0 is not at all; then come inside the text, at the start of a part, and as a whole.
+/// How well a text matches a word: 0 means not at all, and the higher values mean inside the text, at the
+/// start of a part, and as a whole.
 type Quality = u16;
 const INSIDE: Quality = 1;
 const START: Quality = 2;
 const WHOLE: Quality = 3;
 
-/// The words of a search, in lower case. Every word must be somewhere in a name.
+/// The words of a search, in lower case. A name matches if it contains every word.
 #[derive(Debug)]
 pub(crate) struct Words {
     words: Vec<Word>,
@@ -24,7 +25,7 @@ pub(crate) struct Words {
     dotted: Vec<Dotted>,
     /// The bits of the first part of each word with dots.
     first: u128,
-    /// Some word has to be compared with a tag and its value together.
+    /// Whether some word has to be compared with a tag and its value together.
     needs_tag: bool,
 }
 
@@ -33,14 +34,15 @@ pub(crate) struct Words {
 struct Word {
     /// The word as it is compared with tags.
     anywhere: Part,
-    /// The part that matches a component: of a word with dots, the last one, which completes the match.
+    /// The part that is compared with a component. For a word with dots, this is the last part, which
+    /// completes the match.
     last: Part,
 }
 
 /// The parts of a word with dots that come before the last one. Each has a bit.
 #[derive(Debug)]
 struct Dotted {
-    /// The number of the word.
+    /// The number of the word in the search.
     place: usize,
     /// The bit of the first part; the others follow.
     bit: usize,
@@ -54,12 +56,12 @@ impl Dotted {
     }
 }
 
-/// What a component is for the words.
+/// How a component matches the words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// How well it matches each word. Words with dots are compared with their last part only.
+    /// How well the component matches each word. For a word with dots, only the last part counts.
     pub(crate) qualities: Qualities,
-    /// The other parts of words with dots that it matches.
+    /// Which of the other parts of words with dots the component matches.
     pub(crate) parts: u128,
 }
 
@@ -69,12 +71,13 @@ enum Part {
     Start(String),
     Whole(String),
     End(String),
-    /// Texts that come one after the other, with anything before, between and behind them.
+    /// Texts that follow each other, with any other text before, between and after them.
     Stars(Vec<Needle>),
     Glob(Box<Glob>),
 }
 
-/// A glob, and a text that everything it matches contains. Most texts do not contain it, and are refused fast.
+/// A glob, and a text that is contained in everything that the glob matches. Most texts do not contain it, so
+/// they are rejected quickly.
 #[derive(Debug)]
 struct Glob {
     pattern: Pattern,
@@ -113,7 +116,7 @@ impl Words {
         self.words.is_empty()
     }
 
-    /// What a component is for each word.
+    /// How a component matches each word.
     #[inline]
     pub(crate) fn of_component(&self, component: Component<'_>, lower: &mut Vec<u8>) -> Match {
         let text = if component.is_plain { component.text } else { lowered(component.text, lower) };
@@ -128,8 +131,9 @@ impl Words {
         Match { qualities, parts }
     }
 
-    /// How well a tag with its value matches each word, as `tag=value` or, for a name, alone. `known` is what the tag alone
-    /// decides ([`Words::of_tag`]); its words are left out. A word that is the whole value may count as the whole text.
+    /// How well a tag with its value matches each word. The text is `tag=value` or, for the tag `name`, the
+    /// value alone. `known` are the results that the tag alone decides ([`Words::of_tag`]); these words are
+    /// left out. A word that is the whole value may count as the whole text.
     pub(crate) fn of_pair(
         &self,
         tag: Option<&str>,
@@ -159,11 +163,11 @@ impl Words {
         all
     }
 
-    /// How well every pair of a tag matches each word, as far as the tag alone decides that.
+    /// How well every pair of a tag matches each word, for those words for which the tag alone decides this.
     pub(crate) fn of_tag(&self, tag: &str) -> Qualities {
         let text = format!("{tag}=").to_lowercase();
         let quality = |word: &Word| match &word.anywhere {
-            // The value never makes it a match of the whole, because it is not empty.
+            // With a value, the word is never the whole text, because the value is not empty.
             part @ Part::Anywhere(_) => part.quality(text.as_bytes()).min(START),
             _ => 0,
         };
@@ -175,14 +179,15 @@ impl Words {
         !self.dotted.is_empty()
     }
 
-    /// What a component adds below a directory: how well it matches each word, of words with dots only those whose
-    /// other parts were matched right above (`begun`); and what is begun below it.
+    /// What a component contributes below a directory: how well it matches each word, and which words with
+    /// dots are then begun. A word with dots counts only if its other parts were matched directly above
+    /// (`begun`).
     pub(crate) fn step(&self, begun: u128, found: Match) -> (Qualities, u128) {
         let mut qualities = found.qualities;
         for word in self.dotted.iter().filter(|word| begun & word.ready() == 0) {
             qualities &= !(3 << (2 * word.place));
         }
-        // A word's last bit moves to the first one of the next word, which any component may set.
+        // A word's last bit moves to the first one of the next word, which any component may begin.
         (qualities, (begun << 1 | self.first) & found.parts)
     }
 
@@ -301,7 +306,7 @@ impl Part {
     }
 }
 
-/// Whether a glob has no wildcards but `*` and `?`.
+/// Whether `*` and `?` are the only wildcards of a glob.
 fn is_simple(glob: &str) -> bool {
     !glob.contains(['[', ']', '{', '}', '\\'])
 }

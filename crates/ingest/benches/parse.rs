@@ -12,7 +12,7 @@ use plumbago_ingest::{NameOptions, Relabel};
 const LINES: usize = 4000;
 const NOW: u32 = 1_700_000_000;
 
-/// Names of five to eight components and some 50 bytes, values of 1 to 17 digits.
+/// Names with five to eight components and about 50 bytes, and values with 1 to 17 digits.
 fn names(suffix: &str) -> Vec<String> {
     (0..LINES)
         .map(|i| match i % 3 {
@@ -72,10 +72,11 @@ fn frames() -> Vec<u8> {
     out
 }
 
-/// The bytes that carbon-c-relay compresses at once.
+/// The number of bytes that carbon-c-relay compresses together.
 const FLUSH: usize = 32 << 10;
 
-/// Lines as carbon-c-relay compresses them; gzip with an end, so that the same bytes can come again.
+/// Lines as carbon-c-relay compresses them. The gzip stream has an end, so that the same bytes can be sent
+/// again.
 fn compressed(lines: &[u8]) -> [(&'static str, Vec<u8>); 3] {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     for piece in lines.chunks(FLUSH) {
@@ -118,7 +119,7 @@ fn parse(c: &mut Criterion) {
     for (name, bytes) in compressed(&plain).iter().chain([&("line/auto", plain.clone())]) {
         println!("{name}: {} bytes for {}", bytes.len(), plain.len());
         group.bench_function(*name, |b| {
-            let mut protocol = Stream::new(16 << 10, Compression::Auto);
+            let mut protocol = Stream::new(Lines::new(16 << 10), Compression::Auto);
             let mut intake = Intake::for_bytes(plain.len());
             b.iter(|| run(&mut protocol, bytes, &context, &mut intake));
         });
@@ -132,8 +133,8 @@ fn parse(c: &mut Criterion) {
     group.finish();
 }
 
-/// Reuses the memory of the batch, since allocating it is not the parser's work. The allocator of a daemon keeps it
-/// too.
+/// Reuses the memory of the batch, because allocating it is not the parser's work. A daemon's allocator also
+/// keeps this memory.
 fn run(protocol: &mut impl Protocol, bytes: &[u8], context: &Context<'_>, intake: &mut Intake) {
     intake.points.clear();
     let mut step = protocol.feed(black_box(bytes), context, intake);

@@ -17,14 +17,14 @@ pub fn line(data: &[u8]) {
     check(&intake);
 }
 
-/// Parses the bytes as a stream of lines that may be compressed. A bomb may end one chunk earlier or later than
-/// another.
+/// Parses the bytes as a stream of lines that may be compressed. With other chunks, a decompression bomb may
+/// end one chunk earlier or later.
 pub fn compressed(data: &[u8]) {
     for compression in [Compression::Auto, Compression::Snappy] {
         if data.len() < 4096 {
-            streams(data, || Stream::new(64, compression));
+            streams(data, || Stream::new(Lines::new(64), compression));
         } else {
-            points(&[data], Stream::new(64, compression));
+            points(&[data], Stream::new(Lines::new(64), compression));
         }
     }
 }

@@ -19,13 +19,13 @@ pub trait HttpServer: Send + Sync + Debug {
     async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken);
 }
 
-/// The server, once it has been set.
+/// The server, which is set later.
 #[derive(Debug, Default)]
 pub(crate) struct Slot(OnceLock<Box<dyn HttpServer>>);
 
 impl Slot {
     pub(crate) fn set(&self, server: Box<dyn HttpServer>) {
-        // Set once at the start; a second server would be the same.
+        // It is set once at the start. A second server would be the same.
         let _ = self.0.set(server);
     }
 

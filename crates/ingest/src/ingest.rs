@@ -63,10 +63,10 @@ pub enum BindError {
     Address {
         /// The listener.
         listener: Listener,
-        /// What is wrong with the address.
+        /// The problem of the address.
         problem: String,
     },
-    /// The system refused to bind the address.
+    /// The operating system refused to bind the address.
     #[error("ingest.{listener}.listen: cannot bind {address}: {source}; {}", advice(.source))]
     Bind {
         /// The listener.
@@ -86,7 +86,7 @@ pub enum BindError {
     },
 }
 
-/// The problems of a reload. What has a problem stays as it was; the rest has been reloaded.
+/// The problems of a reload. Files with a problem stay as they were; the others have been reloaded.
 #[derive(Debug, thiserror::Error)]
 pub struct ReloadError {
     /// Problems of the lists and rewrite rules.
@@ -164,7 +164,7 @@ impl Ingest {
         self.shared.http.set(Box::new(server));
     }
 
-    /// Takes points that come with requests to the API's port.
+    /// Returns access for points that arrive in requests to the API's port.
     pub fn writes(&self) -> Writes {
         self.writes.clone()
     }
@@ -174,8 +174,8 @@ impl Ingest {
         self.handle.clone()
     }
 
-    /// Reads until `shutdown`. Then it stops accepting connections, reads what the kernel has already
-    /// received, and returns once the sink has accepted all of it.
+    /// Reads until `shutdown`. Then it stops accepting connections, reads the bytes that the kernel has
+    /// already received, and returns once the sink has accepted all of their points.
     pub async fn run(self, shutdown: CancellationToken) {
         let mut listeners = JoinSet::new();
         let (writes, stop) = (self.writes, shutdown.clone());
@@ -217,9 +217,9 @@ impl Handle {
     /// Reloads the lists, rewrite rules and certificates.
     ///
     /// # Errors
-    /// All problems. What has a problem stays as it was; the rest is in force.
+    /// All problems. Files with a problem stay as they were; the others are reloaded.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
-        let rules = self.rules.reload(config).err();
+        let rules = self.rules.reload(config.rule_files()).err();
         let reload = |(listener, one): &(Listener, Arc<Certificates>)| {
             let section = config.tcp.get(listener.label())?;
             Some((*listener, one.reload(&section.tls.files()).err()?))

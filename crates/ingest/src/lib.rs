@@ -1,9 +1,10 @@
 //! Listeners and protocols: turns bytes from sockets into accepted points.
 //!
 //! Must not know: the engine, stores. Points go to a [`PointSink`], which the binary implements for the
-//! engine. Start at [`protocol::line`] for the meaning of a line, at [`reject::Reject`] for the points that
-//! are refused, at [`protocol::TCP`] for a new protocol, and at [`Ingest`] for the sockets. [`carbonlink`] is the
-//! port on which graphite-web asks for points that are not stored yet; they come from a [`carbonlink::Cache`].
+//! engine. Start at [`protocol::line`] for the meaning of a line, at [`relabel`] for what becomes of a received name,
+//! at [`reject::Reject`] for the points that are refused, at [`protocol::TCP`] to add a protocol, and at [`Ingest`]
+//! for the sockets. [`carbonlink`] is the port on which graphite-web asks for points that are not stored yet; they
+//! come from a [`carbonlink::Cache`].
 
 pub mod carbonlink;
 pub mod config;
@@ -28,7 +29,7 @@ pub use ingest::{Addresses, BindError, Handle, Ingest, ReloadError};
 pub use name::{NameOptions, canonical};
 pub use plumbago_tls::TlsError;
 pub use reject::{Reject, Sample};
-pub use relabel::{Passage, Post, Relabel, Rules, RulesError, Step, Taker};
+pub use relabel::{Passage, Post, Relabel, RuleFiles, Rules, RulesError, Step, Taker};
 pub use sink::PointSink;
 pub use stats::{Listener, Refusal, Stats};
 pub use writes::{WriteError, Writes};

@@ -1,12 +1,11 @@
-//! Turns the bytes of a received name into the name that is stored.
+//! Brings names into the form in which they are stored.
 
 use std::borrow::Cow;
 
 use plumbago_model::name::NAME_BYTES_MAX;
-use plumbago_model::{NameError, sanitize};
+use plumbago_model::sanitize;
 
 use crate::reject::Reject;
-use crate::relabel::Relabel;
 use crate::tags;
 
 /// How names are normalised.
@@ -27,42 +26,30 @@ impl Default for NameOptions {
 /// Passes the stored form of a name to `push`. Nearly all names are stored as received; those are not
 /// copied.
 #[inline]
-pub(crate) fn with_clean(
-    name: &[u8],
-    options: NameOptions,
-    relabel: Option<&Relabel>,
-    push: impl FnOnce(&[u8]),
-) -> Result<(), Reject> {
-    if relabel.is_none() {
-        // A plain name is ASCII, and therefore UTF-8.
-        if is_plain(name) || (is_plain_tagged(name) && str::from_utf8(name).is_ok()) {
-            push(name);
-            return Ok(());
-        }
+pub(crate) fn with_clean(name: &[u8], options: NameOptions, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
+    // A plain name is ASCII, and therefore UTF-8.
+    if is_plain(name) || (is_plain_tagged(name) && str::from_utf8(name).is_ok()) {
+        push(name);
+        return Ok(());
     }
-    push(clean(name, options, relabel)?.as_bytes());
+    push(clean(name, options)?.as_bytes());
     Ok(())
 }
 
 /// Like [`with_clean`], for a name that `plumbago_kairosdb` has made of a metric and tags. Such a name is in normal
 /// form if it is not too long and has no control characters beyond ASCII.
 #[inline]
-pub(crate) fn with_series(
-    name: &[u8],
-    options: NameOptions,
-    relabel: Option<&Relabel>,
-    push: impl FnOnce(&[u8]),
-) -> Result<(), Reject> {
-    if relabel.is_none() && name.len() <= NAME_BYTES_MAX && name.is_ascii() {
+pub(crate) fn with_series(name: &[u8], options: NameOptions, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
+    if name.len() <= NAME_BYTES_MAX && name.is_ascii() {
         push(name);
         return Ok(());
     }
-    with_clean(name, options, relabel, push)
+    with_clean(name, options, push)
 }
 
 /// Passes the normal form of a name that rules have made to `push`.
 pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8])) -> Result<(), Reject> {
-    with_clean(name.as_bytes(), options, None, push)
+    with_clean(name.as_bytes(), options, push)
 }
 
 /// The normal form of a name that does not come with a point, such as one registered through the API.
@@ -71,21 +58,12 @@ pub(crate) fn finish(name: &str, options: NameOptions, push: impl FnOnce(&[u8]))
 /// # Errors
 /// The reason for which a point of this name would be refused.
 pub fn canonical(name: &str) -> Result<String, Reject> {
-    let name = name.trim_start_matches(['.', '~']);
-    then(Cow::Borrowed(name), tags::canonical).and_then(|name| then(name, fold)).map(Cow::into_owned)
+    plumbago_model::tags::canonical(name).map_err(Reject::from)
 }
 
-/// The slow path, in carbon's order: lists and rewrite rules see the name as received, then it is
-/// normalised.
-fn clean<'a>(
-    name: &'a [u8],
-    options: NameOptions,
-    relabel: Option<&Relabel>,
-) -> Result<Cow<'a, str>, Reject> {
+/// The slow path.
+fn clean(name: &[u8], options: NameOptions) -> Result<Cow<'_, str>, Reject> {
     let mut name = Cow::Borrowed(str::from_utf8(name).map_err(|_| Reject::Encoding)?);
-    if let Some(relabel) = relabel {
-        name = then(name, |name| relabel.apply(name))?;
-    }
     if options.blanks_in_tags {
         name = then(name, |name| Ok(without_blanks(name)))?;
     }
@@ -108,20 +86,12 @@ fn then<'a>(
 }
 
 fn fold(name: &str) -> Result<Cow<'_, str>, Reject> {
-    sanitize(name).map_err(reason)
+    sanitize(name).map_err(Reject::from)
 }
 
 /// Refuses the same names as [`fold`], but changes nothing.
 fn check(name: &str) -> Result<Cow<'_, str>, Reject> {
     fold(name).map(|_| Cow::Borrowed(name))
-}
-
-fn reason(error: NameError) -> Reject {
-    match error {
-        NameError::Empty => Reject::NameEmpty,
-        NameError::TooLong => Reject::NameTooLong,
-        NameError::Control => Reject::NameControl,
-    }
 }
 
 fn without_blanks(name: &str) -> Cow<'_, str> {
@@ -133,7 +103,7 @@ fn without_blanks(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// True if the name is certainly in normal form: printable ASCII without tags, without empty components,
+/// Whether the name is certainly in normal form: printable ASCII without tags, without empty components,
 /// and without any character that [`tags::canonical`] treats specially.
 #[inline]
 fn is_plain(name: &[u8]) -> bool {
@@ -144,7 +114,7 @@ fn is_plain(name: &[u8]) -> bool {
     name.len() <= NAME_BYTES_MAX && !edges && is_plain_byte(*first) && inside_is_plain(name)
 }
 
-/// The same for a name with tags. Most senders sort them already.
+/// Like `is_plain`, for a name with tags. Most senders sort them already.
 #[inline]
 fn is_plain_tagged(name: &[u8]) -> bool {
     match memchr::memchr(b';', name) {
@@ -204,12 +174,12 @@ mod tests {
 
     fn cleaned(name: &[u8], names: NameOptions) -> Result<String, Reject> {
         let mut clean = None;
-        with_clean(name, names, None, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
+        with_clean(name, names, |name| clean = Some(str::from_utf8(name).unwrap().to_owned()))?;
         Ok(clean.unwrap())
     }
 
     proptest! {
-        /// What [`with_series`] passes on is what [`with_clean`] would.
+        /// The name that [`with_series`] passes on equals the one that [`with_clean`] would pass on.
         #[test]
         fn series_are_in_normal_form(
             metric in "[!-~]{1,12}|[.~}a\"]{1,5}|\\PC{1,6}",
@@ -220,8 +190,8 @@ mod tests {
             let passed = |result: &mut Option<Vec<u8>>, name: &[u8]| *result = Some(name.to_vec());
             let (mut quick, mut slow) = (None, None);
             let options = NameOptions::default();
-            let a = with_series(name.as_bytes(), options, None, |name| passed(&mut quick, name));
-            let b = with_clean(name.as_bytes(), options, None, |name| passed(&mut slow, name));
+            let a = with_series(name.as_bytes(), options, |name| passed(&mut quick, name));
+            let b = with_clean(name.as_bytes(), options, |name| passed(&mut slow, name));
             prop_assert_eq!((a, quick), (b, slow), "{}", name);
         }
     }
@@ -272,15 +242,15 @@ mod tests {
         #[test]
         fn the_fast_way_gives_what_the_long_way_gives(name in prop::collection::vec(prop_oneof![4 => b'a'..b'd', 2 => Just(b'.'), 1 => any::<u8>()], 0..60)) {
             if is_plain(&name) {
-                let long = clean(&name, NameOptions::default(), None);
+                let long = clean(&name, NameOptions::default());
                 prop_assert_eq!(long.as_deref(), Ok(str::from_utf8(&name).unwrap()));
             }
         }
 
         #[test]
         fn and_so_with_tags(name in "[ab.~é]{0,3}(;(a|b|a-b|name|!|é)?=?[ab~=é \\x7f]{0,2}){0,3}(\"\\})?") {
-            let long = clean(name.as_bytes(), NameOptions::default(), None);
-            // The fast path may defer an odd name to the slow path, but must handle every plain one.
+            let long = clean(name.as_bytes(), NameOptions::default());
+            // The fast path may leave an unusual name to the slow path, but must handle every plain one.
             let ordinary = name.is_ascii() && name.contains(';') && !name.ends_with('}');
             let unchanged = long.as_deref() == Ok(name.as_str());
             prop_assert_eq!(is_plain_tagged(name.as_bytes()), unchanged && ordinary, "{:?}", long);

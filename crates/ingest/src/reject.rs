@@ -1,15 +1,18 @@
-//! The reasons for which a point is refused, and how refusals are counted.
+//! The reasons why a point is refused, and the counting of refusals.
 
 use std::fmt;
 use std::net::SocketAddr;
+
+use plumbago_kairosdb::point::Reason;
+use plumbago_model::NameError;
 
 /// Longest sample, in bytes as received.
 const SAMPLE_BYTES: usize = 120;
 
 /// Why a line, an item or a message was refused.
 ///
-/// Each refusal counts as one received point. A broken frame counts as one too, since the number of
-/// points in it is unknown.
+/// Each refusal counts as one received point. A broken frame also counts as one, because its number of points
+/// is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reject {
@@ -46,14 +49,14 @@ pub enum Reject {
     FrameTooLarge,
     /// The connection closed in the middle of the frame, the body, or a block of a compressed stream.
     HalfFrame,
-    /// The frame repeats long names so often that its points would take far more memory than the frame. The
+    /// The frame repeats long names so often, that its points would take far more memory than the frame. The
     /// rest of the frame was skipped. Or a compressed stream grows too much when it is decompressed, and its
     /// connection was closed.
     Amplified,
-    /// A compressed stream is damaged, so that what follows cannot be decompressed. Its connection was closed, or
-    /// the request that brought it was refused.
+    /// A compressed stream is damaged, so that the rest cannot be decompressed. Its connection was closed, or
+    /// the request that contained it was refused.
     Damaged,
-    /// A request over HTTP that cannot bring points: its method or the coding of its body is unknown.
+    /// An HTTP request that cannot contain points: its method or the coding of its body is unknown.
     Request,
     /// `frame_memory_bytes` had no room for a large frame or body. Its connection was closed.
     Memory,
@@ -66,6 +69,17 @@ pub enum Reject {
     /// The engine did not accept the point. Either its queues were full when a datagram arrived, or it has
     /// failed or is shutting down.
     Overflow,
+}
+
+impl From<NameError> for Reject {
+    fn from(error: NameError) -> Self {
+        match error {
+            NameError::Empty => Self::NameEmpty,
+            NameError::TooLong => Self::NameTooLong,
+            NameError::Control => Self::NameControl,
+            NameError::Tags => Self::Tags,
+        }
+    }
 }
 
 impl Reject {
@@ -130,7 +144,7 @@ impl Reject {
         }
     }
 
-    /// True if the operator or the sender intends the refusal, so that it deserves no warning.
+    /// Whether the operator or the sender intends the refusal, so that no warning is needed.
     pub(crate) const fn is_intended(self) -> bool {
         matches!(self, Self::Nan | Self::Blacklist | Self::Whitelist)
     }
@@ -214,6 +228,21 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
         text.push_str(" bytes)");
     }
     text
+}
+
+/// The reason under which a refusal by the parsers of `plumbago_kairosdb` is counted.
+pub(crate) fn reject_of(reason: Reason) -> Reject {
+    match reason {
+        Reason::Body => Reject::Frame,
+        Reason::Item => Reject::Item,
+        Reason::NameEmpty => Reject::NameEmpty,
+        Reason::NameTooLong => Reject::NameTooLong,
+        Reason::Tags => Reject::Tags,
+        Reason::Timestamp => Reject::Timestamp,
+        Reason::Future => Reject::Future,
+        Reason::Value => Reject::Value,
+        Reason::Nan => Reject::Nan,
+    }
 }
 
 #[cfg(test)]

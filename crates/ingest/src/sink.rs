@@ -6,13 +6,13 @@ use plumbago_model::PointBatch;
 /// Receives the accepted points.
 #[async_trait]
 pub trait PointSink: Send + Sync + 'static {
-    /// Accepts a batch, and waits while its queues are full. The connection is not read meanwhile, so that
+    /// Accepts a batch, and waits while its queues are full. Meanwhile the connection is not read, so that
     /// the sender has to wait too. Returns `false` if the sink has failed or is shutting down; the batch is
     /// then dropped.
     #[must_use]
     async fn push(&self, batch: PointBatch) -> bool;
 
-    /// Accepts a batch without waiting, since a sender of datagrams cannot be made to wait.
+    /// Accepts a batch without waiting, because a sender of datagrams cannot be made to wait.
     ///
     /// # Errors
     /// Returns the batch if a queue is full, or if the sink has failed or is shutting down.

@@ -1,8 +1,8 @@
 //! The counters of the listeners.
 //!
-//! *Received* counts everything that carries a point or should: a line, an entry of a frame, and as one a
-//! frame that cannot be decoded. Each is then either *accepted* by the sink or *rejected* for a reason.
-//! Once no batch is waiting for the sink, received = accepted + rejected for each listener.
+//! *Received* counts everything that should contain a point: each line, each entry of a frame, and as one a
+//! frame that cannot be decoded. Each is then either *accepted* by the sink or *rejected* for a reason. Once
+//! no batch is waiting for the sink, received = accepted + rejected for each listener.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +17,8 @@ use crate::reject::{Reject, Sample, Tally};
 /// Each listener logs at most one sample of a reason per minute.
 const SAMPLE_EVERY_MS: i64 = 60_000;
 
-/// A listener: one for each protocol over TCP, one for lines in datagrams, and the API's port for the points that its
-/// requests bring.
+/// A listener. There is one for each protocol over TCP and one for lines in datagrams. The API's port counts
+/// as one too, for the points in its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Listener(usize);
 
@@ -87,11 +87,11 @@ pub(crate) enum Closed {
     End,
     /// Reading failed.
     Error,
-    /// It sent nothing for `idle_timeout`.
+    /// The sender sent nothing for `idle_timeout`.
     Idle,
-    /// It had been silent for a minute, and a new connection needed its slot.
+    /// The connection had been silent for a minute, and a new connection needed its slot.
     Evicted,
-    /// The rest of what it sends cannot be decoded, or there is no memory for it.
+    /// The rest of the data cannot be decoded, or there is no memory for it.
     Refused,
     /// The TLS handshake failed.
     Handshake,
@@ -191,22 +191,22 @@ impl Stats {
         }
     }
 
-    /// Points received by all listeners.
+    /// Number of points received by all listeners.
     pub fn received(&self) -> u64 {
         self.listeners.iter().map(|one| one.received.get()).sum()
     }
 
-    /// Points accepted from all listeners.
+    /// Number of points accepted from all listeners.
     pub fn accepted(&self) -> u64 {
         self.listeners.iter().map(|one| one.accepted.get()).sum()
     }
 
-    /// Points rejected by all listeners for one reason.
+    /// Number of points rejected by all listeners for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.listeners.iter().map(|one| one.rejected[reason as usize].get()).sum()
     }
 
-    /// Points rejected by all listeners for all reasons.
+    /// Number of points rejected by all listeners for all reasons.
     pub fn rejected(&self) -> u64 {
         Reject::ALL.into_iter().map(|reason| self.rejected_for(reason)).sum()
     }
@@ -274,22 +274,22 @@ impl ListenerStats {
         }
     }
 
-    /// Points received.
+    /// Number of points received.
     pub fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// Points accepted by the sink.
+    /// Number of points accepted by the sink.
     pub fn accepted(&self) -> u64 {
         self.accepted.get()
     }
 
-    /// Points rejected for one reason.
+    /// Number of points rejected for one reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
     }
 
-    /// Points rejected for all reasons.
+    /// Number of points rejected for all reasons.
     pub fn rejected(&self) -> u64 {
         self.rejected.iter().map(Counter::get).sum()
     }
@@ -299,7 +299,7 @@ impl ListenerStats {
         self.messages.get()
     }
 
-    /// Connections accepted so far.
+    /// Number of connections accepted so far.
     pub fn connections(&self) -> u64 {
         self.opened.get()
     }

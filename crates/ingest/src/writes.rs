@@ -1,5 +1,5 @@
-//! Points that came with requests to the API's port. They pass through the same steps as those of the listeners:
-//! lists, rewrite rules, names, counters, sink.
+//! Points that arrive in requests to the API's port. They pass through the same steps as those of the
+//! listeners: lists, rewrite rules, names, counters, sink.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::listener::Shared;
-use crate::name::with_series;
 use crate::protocol::{BATCH_BYTES, Intake, Losses};
-use crate::reject::Reject;
+use crate::reject::{Reject, reject_of};
+use crate::relabel::with_stored_series;
 use crate::stats::{Listener, ListenerStats};
 
 /// How long a request waits for its turn, while batches of other requests go to the engine.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Takes the points of requests to the API's port.
+/// Accepts the points of requests to the API's port.
 #[derive(Clone)]
 pub struct Writes {
     shared: Arc<Shared>,
@@ -42,14 +42,14 @@ impl Writes {
         Self { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() }
     }
 
-    /// Takes the points of a body of `bytes` bytes. Once it returns, a kill of the process cannot lose those that
-    /// were accepted. Points that lists or rules refuse are only counted, as those of a line are.
+    /// Takes the points of a body of `bytes` bytes. Once it returns, a kill of the process cannot lose those
+    /// that were accepted. Points that lists or rules refuse are only counted, as for lines.
     ///
     /// # Errors
     /// If not all points were taken; they are counted as rejected.
     pub async fn write(&self, points: Points, bytes: usize) -> Result<(), WriteError> {
         let (this, token) = (self.clone(), self.tasks.token());
-        // A separate task: a client that disconnects must not stop points on their way to the sink.
+        // A separate task: if the client disconnects, its points must still reach the sink.
         let task = tokio::spawn(async move {
             let _token = token;
             this.take(&points, bytes).await
@@ -100,7 +100,8 @@ impl Writes {
         }
     }
 
-    /// Pushes the points in batches. If that fails, the error has the number of points that are counted already.
+    /// Pushes the points in batches. If this fails, the error contains the number of points that are already
+    /// counted.
     async fn push(&self, points: &Points) -> Result<(), (usize, WriteError)> {
         let mut done = 0;
         while done < points.points().len() {
@@ -114,7 +115,8 @@ impl Writes {
         Ok(())
     }
 
-    /// Fills a batch from the point `from` on. Returns the number of points that are in it or refused.
+    /// Fills a batch with points, starting at position `from`. Returns the number of points that are in the
+    /// batch or were refused.
     fn fill(&self, points: &Points, from: usize, intake: &mut Intake) -> usize {
         let relabel = self.shared.rules.current();
         let context = self.shared.context(&relabel);
@@ -129,7 +131,7 @@ impl Writes {
                 name.clear();
                 let received = points.name(point.series).as_bytes();
                 let keep = |clean: &[u8]| name.extend_from_slice(clean);
-                outcome = with_series(received, context.names, context.relabel, keep);
+                outcome = with_stored_series(received, context.names, context.relabel, keep);
             }
             match outcome {
                 Ok(()) => intake.points.push_utf8(&name, point.timestamp, point.value),
@@ -153,20 +155,5 @@ fn refusals(points: &Points, intake: &mut Intake) {
         let text = points.refused().iter().find(|refused| refused.reason == reason);
         let text = text.map_or("", |refused| refused.text.as_str());
         intake.tally.reject_many(reject_of(reason), count, text.as_bytes());
-    }
-}
-
-/// The reason under which a refusal is counted.
-pub(crate) fn reject_of(reason: Reason) -> Reject {
-    match reason {
-        Reason::Body => Reject::Frame,
-        Reason::Item => Reject::Item,
-        Reason::NameEmpty => Reject::NameEmpty,
-        Reason::NameTooLong => Reject::NameTooLong,
-        Reason::Tags => Reject::Tags,
-        Reason::Timestamp => Reject::Timestamp,
-        Reason::Future => Reject::Future,
-        Reason::Value => Reject::Value,
-        Reason::Nan => Reject::Nan,
     }
 }

@@ -68,7 +68,7 @@ fn cpu_seconds() -> f64 {
     (usage.user_time() + usage.system_time()).num_microseconds() as f64 / 1e6
 }
 
-/// Bytes that this process has caused to be written to the disk.
+/// Number of bytes that this process has caused to be written to the disk.
 fn written_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();

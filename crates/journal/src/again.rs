@@ -1,4 +1,4 @@
-//! Reads the files of a journal that is in use, from a position on.
+//! Reads the files of a journal that is in use, starting at a position.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -46,8 +46,9 @@ pub(crate) fn sources(log: &Log, position: Position) -> Vec<Source> {
     files.filter(|source| source.from < source.end).collect()
 }
 
-/// Visits the records of these files in the order in which they were written. Stops after the frame with which
-/// `bytes_max` bytes were read. Returns where to continue, and whether all files were read to their end.
+/// Visits the records of these files in the order in which they were written. Stops after the frame that
+/// makes the bytes read reach `bytes_max`. Returns where to continue, and whether all files were read to
+/// their end.
 ///
 /// # Errors
 ///
@@ -141,7 +142,7 @@ mod tests {
         }
         assert!(seen[0].iter().copied().eq(0..9000) && seen[1].iter().copied().eq(0..3000));
         assert!(calls >= 8, "{calls} calls");
-        // Read from a segment on, even if that segment was dropped.
+        // Read from the start of a segment, even if that segment was dropped.
         let segment = journal.segments()[2].number;
         journal.drop_before(segment).unwrap();
         for from in [segment, segment - 1] {

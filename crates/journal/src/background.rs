@@ -22,7 +22,7 @@ pub(crate) trait Chores: Send + Sync + 'static {
 pub(crate) struct Background(Mutex<Option<Running>>);
 
 struct Running {
-    /// Never sent to. The thread ends once this is dropped.
+    /// Nothing is sent to it. The thread ends once this is dropped.
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::{Deserialize, Deserializer, de};
 
-/// When written frames are synced, so that they survive power loss.
+/// When written frames are synced. Synced frames survive a power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncPolicy {
     /// No sync while the process runs. The operating system decides when data reaches the disk.

@@ -28,12 +28,12 @@ pub enum JournalError {
         /// The content of that file.
         found: String,
     },
-    /// A file is damaged, and the damage is neither an unfinished write nor something replay can skip.
+    /// A file is damaged, and the damage is neither an unfinished write nor damage that a replay can skip.
     #[error("{} is damaged: {reason}", path.display())]
     Corrupt {
         /// The damaged file, or the directory if the file is not known.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem of the file, and the remedy.
         reason: String,
     },
     /// A sync failed, and some of the data could not be written again. Its points are still in memory. The
@@ -42,7 +42,7 @@ pub enum JournalError {
         "the journal refuses points until a restart: {reason}; stop plumbago normally, so that the points in memory are stored"
     )]
     Poisoned {
-        /// What was lost.
+        /// The lost data, as text.
         reason: String,
     },
     /// [`crate::Journal::close`] was called.
@@ -59,7 +59,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// True if a later attempt can succeed.
+    /// Whether a later attempt can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }

@@ -48,11 +48,11 @@ pub(crate) struct LogFile {
     pub(crate) end: u64,
     /// Everything before this offset survives power loss.
     pub(crate) synced: u64,
-    /// Bytes of disk space reserved so far, counted from the start of the file.
+    /// Disk space reserved so far, in bytes, counted from the start of the file.
     pub(crate) allocated: u64,
     /// The smallest sequence number in the file.
     pub(crate) first_sequence: u64,
-    /// True once the directory entry survives power loss.
+    /// Whether the directory entry survives power loss.
     pub(crate) is_linked: bool,
 }
 
@@ -146,7 +146,7 @@ fn copy_range(path: &Path, from: u64, to: u64, copy: &Path) -> io::Result<()> {
     let mut file = File::create_new(copy)?;
     let copied = io::copy(&mut source.take(to - from), &mut file).and_then(|_| file.sync_all());
     if copied.is_err() {
-        // Otherwise each start on a full disk would leave one more part of a copy.
+        // Otherwise each start on a full disk would leave another incomplete copy.
         let _ = fs::remove_file(copy);
     }
     copied

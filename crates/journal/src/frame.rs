@@ -86,7 +86,7 @@ pub(crate) struct Frame {
     first: u64,
     records: u32,
     events: u32,
-    /// Number of points that still fit.
+    /// The number of points for which there is still room.
     room: u32,
     /// Space for the place and the header, then the points.
     bytes: Vec<u8>,
@@ -123,13 +123,13 @@ impl Frame {
         (self.records - self.events) as usize
     }
 
-    /// True if no further point fits.
+    /// Whether no further point fits.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.room == 0
     }
 
-    /// True if a creation with this name fits.
+    /// Whether a creation with this name fits.
     pub(crate) fn has_room_for(&self, name: &str) -> bool {
         let wanted = EVENT_BYTES + name.len();
         self.room > 0 && self.len() + wanted <= FRAME_BYTES_MAX

@@ -15,7 +15,7 @@ use crate::{Config, JournalError, JournalWriter, Position, Record, ReplayReport,
 /// background thread.
 #[derive(Clone)]
 pub struct Journal {
-    // Dropped first, so that the thread ends before its files are closed.
+    // Dropped before `shared`, so that the thread ends before its files are closed.
     background: Arc<Background>,
     shared: Arc<Shared>,
 }
@@ -125,7 +125,7 @@ impl Journal {
         self.shared.sync()
     }
 
-    /// Bytes that the journal's directory occupies on the disk. Lists the directory, so it is slow.
+    /// Number of bytes that the journal's directory occupies on the disk. Lists the directory, so it is slow.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.disk_bytes()
     }

@@ -25,7 +25,7 @@ const LOG_BYTES_MAX: u64 = 64 << 20;
 /// After this many unreadable places the rest of a segment is skipped.
 const READ_ERRORS_MAX: u32 = 1000;
 
-/// True if the directory holds files of a fjall database.
+/// Whether the directory holds files of a fjall database.
 pub(crate) fn is_present(dir: &Path) -> bool {
     ["version", "keyspaces", "0.jnl"].iter().any(|name| dir.join(name).exists())
 }
@@ -193,8 +193,8 @@ impl Database {
         }
     }
 
-    /// The first key after a damaged block at `from` from which rows can be read again, if it is before `to`.
-    /// fjall's iterators stop at a damaged block, so the end of the block has to be searched for.
+    /// The first key at or after a damaged block at `from` from which rows can be read again, if it is before
+    /// `to`. fjall's iterators stop at a damaged block, so the end of the block has to be searched for.
     fn first_readable(&self, from: Key, to: Key) -> Option<Key> {
         let blocked = |at: u128| {
             let rest = self.frames.range(Key::from_number(at).bytes()..=to.bytes()).next();

@@ -58,7 +58,7 @@ pub enum Record<'a> {
     },
     /// From here on, `metric` is the number of the metric `name`.
     Creation {
-        /// Its sequence number.
+        /// The sequence number.
         sequence: u64,
         /// The metric's number.
         metric: u32,
@@ -67,7 +67,7 @@ pub enum Record<'a> {
     },
     /// From here on, `metric` is the number of no metric.
     Removal {
-        /// Its sequence number.
+        /// The sequence number.
         sequence: u64,
         /// The metric's number.
         metric: u32,

@@ -1,6 +1,6 @@
-//! The list of log files, in the file `files`: a line for each with its name and the offset up to which it is synced,
-//! and the CRC-32 of these lines. Without the list, nobody would notice a file that is missing or that has lost its
-//! end.
+//! The list of log files, in the file `files`. It has a line for each log file, with its name and the offset
+//! up to which it is synced, and the CRC-32 of these lines. Without the list, a file that is missing or has
+//! lost its end would not be noticed.
 //!
 //! It is written only after the data is synced, and is not synced itself. So after a crash it may list too little, but
 //! never too much. A list that cannot be read counts as empty.

@@ -181,7 +181,7 @@ impl Log {
         Ok(())
     }
 
-    /// Bytes of frames in all live segments.
+    /// Size of frames in all live segments, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.end).sum()
     }

@@ -92,7 +92,7 @@ impl Metrics {
         );
     }
 
-    /// Notes a damaged frame at the end of a file, which was cut off.
+    /// Notes that a damaged frame at the end of a file was cut off.
     pub(crate) fn note_damaged_tail(&self, file: &Path, copy: &Path, tail: Damage) {
         self.corrupt_frames.add(1);
         self.damage.lose_points(tail.points);

@@ -219,7 +219,7 @@ impl Opened {
             log.note_sync_failure(&bad, &last_error);
             match log.rewrite() {
                 Err(JournalError::Poisoned { reason }) => {
-                    // Everything readable was written again. The rest cannot be recovered.
+                    // Everything that is readable was written again. The rest cannot be recovered.
                     tracing::error!(dir = %log.dir.display(), reason, "journal records could not be read back after a failed sync; their points are lost unless they were stored");
                     log.state = State::Open;
                 }

@@ -23,7 +23,7 @@ pub struct ReplayReport {
     pub points: u64,
     /// Number of creations and removals in them.
     pub events: u64,
-    /// Size of these frames in bytes.
+    /// Size of the frames in bytes.
     pub bytes: u64,
     /// Number of damaged places that were skipped. Each held one or more frames.
     pub corrupt_frames: u64,
@@ -157,7 +157,7 @@ impl<'a> Cursor<'a> {
                 report.bytes += len as u64;
             }
             _ => {
-                // The frame was sound a moment ago.
+                // The frame was intact a moment ago.
                 let damage = Damage { from: frame.at, to: frame.at, hole: false, points: 0 };
                 metrics.note_damage(&self.source.path, &[damage]);
                 report.corrupt_frames += 1;

@@ -25,9 +25,10 @@ pub(crate) struct Damage {
     pub(crate) from: u64,
     /// Byte offset of the next intact frame.
     pub(crate) to: u64,
-    /// True if a whole page is zero. Such a page did not reach the disk before power was lost.
+    /// Whether a whole page is zero. Such a page did not reach the disk before power was lost.
     pub(crate) hole: bool,
-    /// Number of points in these frames, as far as their headers can be read; otherwise the largest number that fits.
+    /// Number of points in the damaged frames, as far as their headers can be read; otherwise the largest
+    /// number that fits.
     pub(crate) points: u64,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Scan {
     pub(crate) end: u64,
     /// Number of bytes from `end` to the last byte that is not zero: a partly written frame.
     pub(crate) tail_bytes: u64,
-    /// The tail, if it holds a frame that was written completely: this is damage, not an unfinished write.
+    /// The tail, if it holds a frame that was written completely. This is damage, not an unfinished write.
     pub(crate) damaged_tail: Option<Damage>,
 }
 
@@ -145,20 +146,21 @@ impl<'a> FrameReader<'a> {
         Ok(points.filter(|_| at + len <= to.next_multiple_of(PLACE_BYTES as u64)).map(|points| (len, points)))
     }
 
-    /// Whether the bytes at `at` are a frame that was written to its end, or whose header is wrong. Either way they
-    /// are damaged, and not the beginning of an unfinished write.
+    /// Whether the bytes at `at` are a frame that was written to its end, or a frame whose header is wrong.
+    /// In both cases they are damaged, and not the beginning of an unfinished write.
     fn is_whole(&mut self, at: u64) -> io::Result<bool> {
         const LAST: u64 = 16;
         let from = at + PLACE_BYTES as u64;
         let Some(header) = self.bytes(from, frame::HEADER_BYTES)? else { return Ok(false) };
         let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
         if frame::points_in(header).is_none() {
-            // A header on two pages may be written only in part.
+            // A header that spans two pages may be written only in part.
             let on_one_page = from / PAGE == (from + frame::HEADER_BYTES as u64 - 1) / PAGE;
             return Ok(on_one_page && !is_zero(header));
         }
         let end = at + frame::stored_len(frame::encoded_len(header));
-        // A record has 12 bytes or more and is not zero, so an unfinished write ends in more zeros.
+        // A record has at least 12 bytes that are not all zero, so an unfinished write ends in more zeros
+        // than this.
         let last = self.bytes(end.saturating_sub(LAST), LAST as usize)?;
         Ok(last.is_some_and(|bytes| !is_zero(bytes)))
     }

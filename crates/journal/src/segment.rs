@@ -16,7 +16,7 @@ pub struct SegmentInfo {
 pub(crate) struct SegmentClock {
     seconds: i64,
     last: u32,
-    /// By how many segments the numbers are ahead of the clock, because it was set back.
+    /// How many segments the numbers are ahead of the clock because it was set back.
     ahead: u32,
 }
 

@@ -19,7 +19,7 @@ struct BadDisk {
     failing_dir_syncs: AtomicU32,
     /// Number of writes that will stop half-way.
     short_writes: AtomicU32,
-    /// True if a failed sync also loses the pages, so that they read as zeros.
+    /// Whether a failed sync also loses the pages, so that they read as zeros.
     drops_pages: AtomicBool,
     /// Synced content of files, by inode.
     durable: Mutex<BTreeMap<u64, Vec<u8>>>,
@@ -331,7 +331,7 @@ fn records_that_were_written_again_are_read_again() {
     setup.shared.sync().unwrap();
     setup.write(1000).unwrap();
     read(&setup, position, &mut seen);
-    // What the failed sync covered is visited twice, so that nothing is missed.
+    // The data that the failed sync covered is visited twice, so that nothing is missed.
     let expected: Vec<u32> = (0..2000).chain(1000..3000).collect();
     assert_eq!(seen, expected);
 }

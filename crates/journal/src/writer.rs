@@ -53,12 +53,12 @@ impl JournalWriter {
         self.open.push_removal(metric)
     }
 
-    /// Number of appended points that are not written yet.
+    /// Number of appended points that have not been written yet.
     pub fn pending_points(&self) -> usize {
         self.pending_points
     }
 
-    /// True if appended records of any kind are not written yet.
+    /// Whether appended records of any kind are not written yet.
     pub fn has_records(&self) -> bool {
         !self.waiting.is_empty() || !self.open.is_empty()
     }
@@ -68,7 +68,7 @@ impl JournalWriter {
         self.segment
     }
 
-    /// True if the caller should call [`JournalWriter::write_out`] before it appends more. Otherwise further
+    /// Whether the caller should call [`JournalWriter::write_out`] before it appends more. Otherwise further
     /// records take more memory, in additional frames.
     pub fn is_full(&self) -> bool {
         !self.waiting.is_empty() || (self.open.is_full() && !self.open.is_empty())

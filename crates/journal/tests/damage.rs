@@ -76,7 +76,7 @@ fn a_hole_in_the_log_is_cut() {
         let (log, _) = log_of(fixture.dir.path());
         let file = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
         file.write_all_at(&[0; PAGE as usize], page * PAGE).unwrap();
-        // The list says what was synced; here nothing was.
+        // The list says what was synced; in this test nothing was.
         std::fs::remove_file(fixture.dir.path().join("files")).unwrap();
         let journal = fixture.open();
         let seen = replay_all(&journal);
@@ -169,7 +169,8 @@ fn a_flipped_byte_in_an_older_file_costs_that_place_only() {
     assert!(older.exists());
 }
 
-/// A file that is missing, or that ends before what was synced, is named, with the most that it can have held.
+/// A file that is missing, or that ends before what was synced, is named, with the largest amount of data
+/// that it can have held.
 #[test]
 fn a_synced_end_or_file_that_is_missing_is_said() {
     let mut whole = Fixture::new();

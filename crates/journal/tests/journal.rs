@@ -239,7 +239,7 @@ fn it_syncs_in_the_background_as_told() {
             assert_eq!(fixture.metric("plumbago_journal_syncs_total"), 0.0);
             journal.sync().unwrap();
         }
-        // Nothing was written since, so this does not sync.
+        // Nothing was written since then, so this does not sync.
         journal.sync().unwrap();
         assert_eq!(fixture.metric("plumbago_journal_syncs_total"), 1.0);
         assert_eq!(fixture.metric("plumbago_journal_sync_errors_total"), 0.0);

@@ -1,4 +1,4 @@
-//! A server in Java: its jars in the cache, its directory, its process and its log.
+//! A server written in Java: its jars in the cache, its directory, its process and its log.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,11 +15,11 @@ use plumbago_cassandra_node::{NodeError, artifacts, java};
 pub struct Launch<'a> {
     /// The area of the cache, like `kairosdb`.
     pub area: &'a str,
-    /// Arguments of Java before the class: memory, opened packages.
+    /// Arguments of Java before the class, such as memory limits and opened packages.
     pub java: &'a [&'a str],
     /// Directories and jars of the class path.
     pub class_path: &'a [PathBuf],
-    /// The class.
+    /// The name of the class to run.
     pub class: &'a str,
     /// Arguments of the class.
     pub arguments: &'a [&'a str],
@@ -38,7 +38,7 @@ impl JavaServer {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Missing`] without Java 17, [`NodeError::Io`] if the process cannot be started.
+    /// [`NodeError::Missing`] if Java 17 is missing, [`NodeError::Io`] if the process cannot be started.
     pub fn start(directory: RunDirectory, launch: Launch<'_>) -> Result<Self, NodeError> {
         let log = cache::new_log_in(&cache::area(launch.area)?, launch.area)?;
         let paths: Vec<_> = launch.class_path.iter().map(|path| path.to_string_lossy()).collect();
@@ -50,7 +50,7 @@ impl JavaServer {
         Ok(Self { process: Tied::spawn(command)?, log, directory })
     }
 
-    /// Waits until it answers a path with 200.
+    /// Waits until the server answers a path with status 200.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl JavaServer {
         self.directory.path()
     }
 
-    /// What it has logged.
+    /// The text that the server has logged.
     pub fn log(&self) -> String {
         std::fs::read(&self.log)
             .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -112,8 +112,8 @@ impl Drop for JavaServer {
 ///
 /// # Errors
 ///
-/// [`NodeError::Missing`] without Maven, [`NodeError::Fetch`] if the download fails, [`NodeError::Io`] if the cache
-/// cannot be read or written.
+/// [`NodeError::Missing`] if Maven is not installed, [`NodeError::Fetch`] if the download fails,
+/// [`NodeError::Io`] if the cache cannot be read or written.
 pub fn jars(area: &str, name: &str, pom: &str, profile: &str) -> Result<Vec<PathBuf>, NodeError> {
     let home = cache::area(area)?;
     let directory = cache::once_in(&home, name, |unfinished| {

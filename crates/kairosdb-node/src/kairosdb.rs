@@ -15,9 +15,9 @@ const AREA: &str = "kairosdb";
 /// Where a KairosDB keeps its points.
 #[derive(Debug, Clone, Copy)]
 pub enum Backend<'a> {
-    /// In an H2 of its own, which is empty at the start.
+    /// In its own H2 database, which is empty at the start.
     H2,
-    /// In a keyspace of a Cassandra. KairosDB creates the keyspace if it is missing.
+    /// In a keyspace of a Cassandra cluster. KairosDB creates the keyspace if it is missing.
     Cassandra {
         /// The server.
         server: SocketAddr,
@@ -28,7 +28,7 @@ pub enum Backend<'a> {
     },
 }
 
-/// A running KairosDB.
+/// A running KairosDB. It is killed when dropped.
 #[derive(Debug)]
 pub struct KairosDb {
     server: JavaServer,
@@ -44,8 +44,8 @@ impl KairosDb {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Missing`] without Java 17 or Maven, [`NodeError::Fetch`] if the jars cannot be downloaded,
-    /// [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
+    /// [`NodeError::Missing`] if Java 17 or Maven is missing, [`NodeError::Fetch`] if the jars cannot be
+    /// downloaded, [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
     pub fn start(backend: Backend<'_>) -> Result<Self, NodeError> {
         Self::start_with_java(backend, HEAP_MIB, &QUICK)
     }
@@ -83,12 +83,12 @@ impl KairosDb {
         Ok(Self { server, class_path, java, http, telnet })
     }
 
-    /// Writes all points to a file with KairosDB's own `export`. This works only on a Cassandra: a second process
-    /// cannot open H2.
+    /// Writes all points to a file with KairosDB's own `export`. This works only with Cassandra, because a
+    /// second process cannot open H2.
     ///
     /// # Errors
     ///
-    /// [`NodeError::Missing`] without Java 17, [`NodeError::Io`] if it fails.
+    /// [`NodeError::Missing`] if Java 17 is missing, [`NodeError::Io`] if it fails.
     pub fn export(&self, file: &Path) -> Result<(), NodeError> {
         let paths: Vec<_> = self.class_path.iter().map(|path| path.to_string_lossy()).collect();
         let mut command = process::tied(&java::version("17")?);
@@ -109,7 +109,7 @@ impl KairosDb {
         self.server.id()
     }
 
-    /// The address of its HTTP API.
+    /// The address of the HTTP API of KairosDB.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
@@ -136,8 +136,8 @@ fn version() -> &'static str {
     pinned.map_or("", |(version, _)| version)
 }
 
-/// The settings that differ from the defaults. The defaults are in the `kairosdb.conf` of KairosDB's jar; a file of
-/// that name here would hide them.
+/// The settings that differ from the defaults. The defaults are in the `kairosdb.conf` of KairosDB's jar; a
+/// file of the same name here would hide them.
 fn configuration(http: SocketAddr, telnet: SocketAddr, backend: Backend<'_>) -> String {
     let store = match backend {
         Backend::H2 => H2.to_owned(),
@@ -184,13 +184,14 @@ const QUICK: [&str; 1] = ["-XX:TieredStopAtLevel=1"];
 /// Arguments of Java, beside the size of its heap.
 const JAVA: [&str; 4] = [
     "-XX:+UseSerialGC",
-    // H2 stores local times. In another zone it would lose the hour that is repeated when clocks are put back.
+    // H2 stores local times. In another zone it would lose the hour that is repeated when the clocks are set
+    // back.
     "-Duser.timezone=UTC",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
     "--add-opens=java.base/java.util=ALL-UNNAMED",
 ];
 
-/// Without this file it logs everything.
+/// The logging configuration. Without it, KairosDB logs everything.
 const LOGBACK: &str = r#"<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d %level %logger - %msg%n</pattern></encoder>

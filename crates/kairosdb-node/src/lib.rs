@@ -1,8 +1,8 @@
-//! Runs a real KairosDB and a real OpenTSDB as child processes, for tests: KairosDB with H2 or on a test Cassandra, OpenTSDB
-//! on a standalone HBase, on loopback, on free ports.
+//! Runs a real KairosDB and a real OpenTSDB as child processes, for tests: KairosDB with H2 or on a test
+//! Cassandra, and OpenTSDB on a standalone HBase. They use free ports on loopback.
 //!
-//! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate pins the
-//! versions of all. A server is killed when its handle is dropped, and by the kernel if this process dies.
+//! The jars are downloaded once with Maven, into a cache outside the source tree; `pom.xml` in this crate
+//! pins all versions. A server is killed when its handle is dropped, and by the kernel if this process dies.
 //!
 //! Must not know: any other crate of this workspace, except `cassandra-node`, which has the pieces that every server
 //! in Java needs.

@@ -1,6 +1,7 @@
 //! OpenTSDB on a standalone HBase.
 //!
-//! `tests/install.sh` fetches the jars of both and compiles the program that makes the tables, which needs `javac`.
+//! `tests/install.sh` downloads the jars of both and compiles the program that creates the tables, which
+//! needs `javac`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use plumbago_cassandra_node::{NodeError, java, process, server};
 use crate::POM;
 use crate::java_server::{self, JavaServer, Launch};
 
-/// The program that makes the tables.
+/// The program that creates the tables.
 const TABLES: &str = include_str!("../Tables.java");
 
 /// The area of the cache.
@@ -26,12 +27,12 @@ pub struct OpenTsdb {
 }
 
 impl OpenTsdb {
-    /// Starts both and waits until OpenTSDB answers.
+    /// Starts HBase and OpenTSDB and waits until OpenTSDB answers.
     ///
     /// # Errors
     ///
-    /// [`NodeError::Missing`] without Java 17 or what `tests/install.sh` fetches, [`NodeError::Start`] if it does not
-    /// answer, [`NodeError::Io`] for files and processes.
+    /// [`NodeError::Missing`] if Java 17 or the files that `tests/install.sh` downloads are missing,
+    /// [`NodeError::Start`] if it does not answer, [`NodeError::Io`] for files and processes.
     pub fn start() -> Result<Self, NodeError> {
         let home = installed()?;
         let [zookeeper, master, region, http] = java_server::free_ports()?;
@@ -70,7 +71,7 @@ impl OpenTsdb {
         self.http
     }
 
-    /// What it logged.
+    /// The text that OpenTSDB has logged.
     pub fn log(&self) -> String {
         self.daemon.log()
     }

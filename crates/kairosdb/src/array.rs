@@ -13,8 +13,8 @@ pub(crate) trait Object<'de> {
     fn read<A: MapAccess<'de>>(points: &mut Points, at: usize, map: A) -> Result<(), A::Error>;
 }
 
-/// Reads all objects of a body. What follows after the first value is ignored. If the syntax is wrong, the objects
-/// before the error still count. Returns the number of objects.
+/// Reads all objects of a body. Anything after the first value is ignored. If the syntax is wrong, the
+/// objects before the error still count. Returns the number of objects.
 pub(crate) fn read<'de, O: Object<'de>>(body: &'de [u8], points: &mut Points) -> usize {
     // Checking the whole body at once takes less time than checking each of its texts.
     match str::from_utf8(body) {
@@ -90,7 +90,7 @@ impl<'de, O: Object<'de>> Visitor<'de> for One<'_, O> {
     }
 }
 
-/// Reads an object. If there is a syntax error inside it, none of its points counts.
+/// Reads an object. If there is a syntax error inside it, none of its points is kept.
 fn guarded<'de, O: Object<'de>, A: MapAccess<'de>>(
     points: &mut Points,
     at: usize,

@@ -61,7 +61,7 @@ fn check(points: &Points) {
 mod tests {
     use proptest::prelude::*;
 
-    /// Texts that are nearly bodies.
+    /// Texts that are nearly valid bodies.
     fn body() -> impl Strategy<Value = Vec<u8>> {
         let part = prop::sample::select(vec![
             "[",
@@ -94,7 +94,7 @@ mod tests {
         ]
     }
 
-    /// Texts that are nearly queries in a body.
+    /// Texts that are nearly valid queries in a body.
     fn query() -> impl Strategy<Value = String> {
         let time =
             prop::sample::select(vec!["1", "1h-ago", "2017/07/14", "1499990400000", "x", "0", "30d-ago"]);
@@ -131,7 +131,7 @@ mod tests {
         )
     }
 
-    /// Texts that are nearly query strings.
+    /// Texts that are nearly valid query strings.
     fn query_string() -> impl Strategy<Value = String> {
         "start=(1h-ago|5|x)&(end=[0-9]{1,13}&)?m=(sum|none|p99)(:rate(\\{counter,[0-9]{0,3}\\})?)?(:[0-9]{1,2}[smhdc]{1,2}-(sum|avg)(-nan)?)?:m(\\{a=[*a|()]{0,3}\\}){0,2}"
     }

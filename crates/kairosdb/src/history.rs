@@ -1,7 +1,7 @@
 //! The history of series in files: the lines that KairosDB's `export` and OpenTSDB's `scan --import` write.
 //!
-//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point. Times keep
-//! their milliseconds here, because the last point of a slot is the one that counts.
+//! A line of KairosDB is an object with the points of one storage row, a line of OpenTSDB has one point.
+//! Times keep their milliseconds here, because the last point of a slot decides its value.
 
 mod export;
 
@@ -20,29 +20,29 @@ const KINDS_MAX: usize = 32;
 /// A point of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HistoryPoint {
-    /// Milliseconds since the epoch.
+    /// The time, in milliseconds since the epoch.
     pub time_ms: i64,
     /// The value; finite.
     pub value: f64,
-    /// Whether it was stored as a floating point number. If two points have the same millisecond, this kind wins over
-    /// a whole number.
+    /// Whether it was stored as a floating point number. If two points have the same millisecond, this kind
+    /// wins over a whole number.
     pub is_double: bool,
 }
 
-/// Points of one series, and what came with them. Reading another line keeps its memory.
+/// Points of one series, and the counts that belong to them. Reading another line reuses the memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// The name in Graphite's form.
     pub name: String,
     /// The points, in the order of the line.
     pub points: Vec<HistoryPoint>,
-    /// Values that are not kept, by type: text and types of plug-ins.
+    /// Values that are not kept, by type. These are texts and types of plug-ins.
     pub not_kept: BTreeMap<String, u64>,
     /// Refused points, by reason.
     pub refused: BTreeMap<Reason, u64>,
     /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
-    /// Points with a time to live, which is not kept.
+    /// Number of points with a time to live. The time to live is not kept.
     pub with_ttl: u64,
 }
 
@@ -110,7 +110,7 @@ impl Entry {
     }
 }
 
-/// Reads lines of both kinds, in any order.
+/// Reads history lines of KairosDB and OpenTSDB, in any order.
 #[derive(Debug, Default)]
 pub struct HistoryLines {
     opentsdb: Lines,
@@ -120,7 +120,7 @@ impl HistoryLines {
     /// Reads a line into an entry. An empty line gives an empty entry.
     ///
     /// # Errors
-    /// The error says why the line cannot be read. Then the entry must not be used.
+    /// The error says why the line cannot be read. In that case the entry must not be used.
     pub fn read(&mut self, line: &[u8], entry: &mut Entry) -> Result<(), String> {
         entry.clear();
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;

@@ -1,4 +1,4 @@
-//! JSON as senders write it: texts that are borrowed where they can be, and values of any kind.
+//! JSON as senders write it: texts, which are borrowed if possible, and values of any kind.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 use crate::number::Number;
 
-/// A value of JSON without what is inside it.
+/// A JSON value without its members.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) enum Scalar<'de> {
     #[default]
@@ -119,8 +119,8 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
-/// The number of whole numbers in a JSON text that are beyond 64 bits and differ from the nearest double. Those in texts
-/// are left out, since they are read as numbers of any length.
+/// The number of whole numbers in a JSON text that are beyond 64 bits and differ from the nearest double.
+/// Numbers in texts are left out, because they are read at any length.
 pub(crate) fn rounded_beyond_64_bits(body: &[u8]) -> u64 {
     let (mut count, mut at) = (0, 0);
     while let Some(byte) = body.get(at) {
@@ -187,7 +187,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
         deserializer.deserialize_str(KeyText)
     }
 }
-/// Writes a finite number. Whole numbers have no fraction.
+/// Writes a finite number. Whole numbers are written without a fraction.
 pub(crate) fn write_number(value: f64, out: &mut String) {
     if value.fract() == 0.0 && value.abs() < 9e15 {
         out.push_str(itoa::Buffer::new().format(value as i64));
@@ -213,7 +213,7 @@ mod tests {
     fn only_whole_numbers_beyond_64_bits_are_counted() {
         for (body, count) in [
             (r#"[18446744073709551617, -9223372036854775809]"#, 2),
-            // A power of two is a double exactly, and the others are counted where they are read.
+            // A power of two is exactly a double; the other numbers are counted where they are read.
             (r#"[36893488147419103232, 18446744073709551615, 9007199254740993]"#, 0),
             (r#"[1e30, 18446744073709551617.0, "18446744073709551617", "a\\\"18446744073709551617"]"#, 0),
             (r#"{"18446744073709551617":18446744073709551617}"#, 1),

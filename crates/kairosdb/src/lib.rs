@@ -1,8 +1,9 @@
-//! KairosDB's and OpenTSDB's protocols: bodies and lines to points, queries to plans, and columns to
-//! answers.
+//! KairosDB's and OpenTSDB's protocols: turns bodies and lines into points, queries into plans, and columns
+//! into answers.
 //!
-//! Pure and synchronous: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
-//! index; [`names`] maps one to the other and back. Start there, and at [`point`] for what a body yields.
+//! No I/O: no sockets, no stores, no clock. A metric with tags is the series `name;tag=value` of the tag
+//! index; [`names`] maps one to the other and back. Start there, and at [`point`] for the result of reading a
+//! body.
 //!
 //! Must not know: tokio, stores, HTTP.
 
@@ -28,6 +29,6 @@ const REGEXES_MAX: usize = 64;
 /// The memory that a regular expression of a query may take, in bytes.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// What `version` answers, over HTTP and on lines. Clients of KairosDB look at its beginning, tcollector takes
-/// anything.
+/// The answer to `version`, over HTTP and on lines. Clients of KairosDB check its beginning; tcollector
+/// accepts anything.
 pub const VERSION: &str = concat!("KairosDB 1.3.0 (Plumbago ", env!("CARGO_PKG_VERSION"), ")");

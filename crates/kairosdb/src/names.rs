@@ -1,9 +1,9 @@
 //! Metric and tags as the name of a series, `name;tag=value`, and back.
 //!
-//! What a name of Graphite cannot hold is percent-encoded, and nothing else: `;`, blanks and control characters
-//! everywhere; `!`, `^` and `=` in tag names; a `~` that begins a metric or a value; dots that would make an empty
-//! component; the `}` that would end OpenMetrics tags; the first letter of a tag called `name`; and `%` where two hex
-//! digits follow, which makes the way back unique.
+//! Characters that a name of Graphite cannot contain are percent-encoded, and no others: `;`, blanks and
+//! control characters everywhere; `!`, `^` and `=` in tag names; a `~` at the start of a metric or a value;
+//! dots that would make an empty component; the `}` that would end OpenMetrics tags; the first letter of a
+//! tag called `name`; and `%` if two hex digits follow it, so that decoding is unambiguous.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -25,7 +25,7 @@ impl Series {
     }
 }
 
-/// Which part of a name a text is.
+/// The part of a name that a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Metric,
@@ -56,7 +56,7 @@ pub fn append(name: &mut String, metric_text: &str, tags: &mut [(Cow<'_, str>, C
         encode_in_place(tag_text, Part::Tag);
         encode_in_place(value_text, Part::Value);
     }
-    // By whole segments: `a-b=1` comes before `a=1`.
+    // Ordered by whole segments: `a-b=1` comes before `a=1`.
     if !tags.is_sorted_by(|a, b| compare(a, b).is_le()) {
         tags.sort_by(compare);
     }
@@ -74,7 +74,7 @@ pub fn series_name(series: &Series) -> String {
     name
 }
 
-/// The series that a name means. Every name means one.
+/// The series that a name stands for. Every name stands for one.
 pub fn series(name: &str) -> Series {
     let mut parts = name.split(';');
     let metric = decoded(parts.next().unwrap_or_default()).into_owned();
@@ -87,7 +87,7 @@ pub fn series(name: &str) -> Series {
     Series { metric, tags }
 }
 
-/// A metric, tag or value as it was before its encoding.
+/// A metric, tag or value before it was encoded.
 pub fn decoded(text: &str) -> Cow<'_, str> {
     let Some(first) = text.find('%') else { return Cow::Borrowed(text) };
     let mut bytes = text.as_bytes()[..first].to_vec();
@@ -104,7 +104,7 @@ pub fn decoded(text: &str) -> Cow<'_, str> {
             }
         }
     }
-    // A name from another source may contain escapes that are not UTF-8. Such a name stays as it is.
+    // A name from another source may contain escapes that are not UTF-8. Such a name is not decoded.
     String::from_utf8(bytes).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
@@ -115,7 +115,7 @@ fn compare(a: &(Cow<'_, str>, Cow<'_, str>), b: &(Cow<'_, str>, Cow<'_, str>)) -
     let common = a_tag.len().min(b_tag.len());
     match a_tag[..common].cmp(&b_tag[..common]) {
         Ordering::Equal if a_tag.len() == b_tag.len() => a.1.as_bytes().cmp(b.1.as_bytes()),
-        // One tag begins with the other: what follows is compared with a sign of equality.
+        // One tag begins with the other: the next character is compared with the equals sign.
         Ordering::Equal => segment(a).cmp(segment(b)),
         order => order,
     }
@@ -142,7 +142,7 @@ fn encoded(text: &str, part: Part) -> Cow<'_, str> {
     let mut out = Vec::with_capacity(bytes.len() + 8);
     out.extend_from_slice(&bytes[..first]);
     for at in first..bytes.len() {
-        // An encoded dot makes no empty component with the one after it.
+        // An encoded dot does not make an empty component with the dot after it.
         let after_escape = out.last() != Some(&b'.');
         if is_special(bytes, at, after_escape, part) {
             let digit = |nibble: u8| {
@@ -157,7 +157,7 @@ fn encoded(text: &str, part: Part) -> Cow<'_, str> {
     String::from_utf8(out).map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
-/// True if certainly no byte has to be encoded, as in nearly all texts.
+/// Whether it is certain that no byte has to be encoded. This is so for nearly all texts.
 #[inline]
 fn is_quiet(bytes: &[u8], part: Part) -> bool {
     let odd = bytes.iter().fold(0, |odd, byte| odd | ODD[usize::from(*byte)]);
@@ -169,7 +169,7 @@ fn is_quiet(bytes: &[u8], part: Part) -> bool {
         }
 }
 
-/// 1 for each byte that has to be encoded somewhere, apart from dots.
+/// Has 1 for each byte that has to be encoded in some position, apart from dots.
 const ODD: [u8; 256] = {
     let mut odd = [0; 256];
     let mut byte = 0;
@@ -190,7 +190,7 @@ fn has_no_empty_component(bytes: &[u8]) -> bool {
     doubled == 0 && bytes.first() != Some(&b'.') && bytes.last() != Some(&b'.')
 }
 
-/// Whether the byte at `at` has to be encoded. `after_escape` is whether the byte before was.
+/// Whether the byte at `at` has to be encoded. `after_escape` says whether the byte before it was encoded.
 fn is_special(bytes: &[u8], at: usize, after_escape: bool, part: Part) -> bool {
     let is_last = at + 1 == bytes.len();
     let before = at.checked_sub(1).map(|before| bytes[before]);
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(series("a;b=2;a=1").tag("c"), None);
     }
 
-    /// Texts rich in what has to be encoded.
+    /// Texts with many characters that have to be encoded.
     fn text() -> impl Strategy<Value = String> {
         let special = prop::sample::select(vec![
             "%", "%2", "%25", "%2e", ".", "..", "~", ";", "=", "!", "^", " ", "\n", "\0", "\x7f", "\"}", "{",
@@ -274,7 +274,7 @@ mod tests {
         fn there_and_back(metric in text(), tags in prop::collection::btree_map(text(), text(), 0..5)) {
             let series_in = Series { metric, tags: tags.into_iter().collect() };
             let name = series_name(&series_in);
-            // Nothing is left to normalise, and the way back is exact.
+            // The name is already in normal form, and decoding gives the original series.
             let clean = plumbago_model::sanitize(&name);
             prop_assert_eq!(clean.as_deref(), Ok(name.as_str()));
             let ends_like_openmetrics = name.ends_with("\"}");

@@ -1,4 +1,4 @@
-//! What a body or a line yields: points by series, and what was refused.
+//! The result of reading a body or a line: points by series, and refusals.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ pub struct Point {
 pub enum Reason {
     /// The body cannot be read from here on. Counts as one point.
     Body,
-    /// The entry is not a point, or something of it is missing.
+    /// The entry is not a point, or a part of it is missing.
     Item,
     /// The metric has no name.
     NameEmpty,
@@ -65,14 +65,14 @@ impl Reason {
 pub struct Refused {
     /// The reason.
     pub reason: Reason,
-    /// What is wrong, for the sender.
+    /// The problem, as a text for the sender.
     pub text: String,
     /// The refused point as JSON, where the protocol returns it.
     pub item: Option<String>,
 }
 
-/// What a body yields. A name is kept once for all points of its entry, so that a point takes 16 bytes however long
-/// its name is.
+/// The points of a body. A name is stored once for all points of its entry, so that a point takes 16 bytes
+/// however long its name is.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Points {
     names: String,
@@ -83,13 +83,13 @@ pub struct Points {
     counts: [u64; Reason::ALL.len()],
     /// Number of points that [`Self::refusals`] left out.
     taken: usize,
-    /// Points that came with a time to live, which is not kept.
+    /// Number of points that had a time to live, which is not kept.
     pub with_ttl: u64,
-    /// Points whose time had milliseconds, which were cut.
+    /// Number of points whose time had milliseconds, which were cut.
     pub cut: u64,
     /// Whole numbers beyond 2⁵³ that are kept as the nearest double.
     pub rounded: u64,
-    /// Values beyond 64 bits that came as doubles. Some of them may have been whole numbers in the body.
+    /// Values beyond 64 bits that were read as doubles. Some of them may have been whole numbers in the body.
     large: u64,
 }
 
@@ -99,7 +99,7 @@ impl Points {
         &self.points
     }
 
-    /// Number of series. One that occurs in several entries counts several times.
+    /// Number of series. A series that occurs in several entries counts several times.
     pub fn series_len(&self) -> usize {
         self.ends.len()
     }
@@ -111,7 +111,7 @@ impl Points {
         &self.names[from..self.ends[at]]
     }
 
-    /// A copy without the points. The answer needs only this once the points were handed over.
+    /// A copy without the points. After the points have been handed over, the answer needs only this.
     pub fn refusals(&self) -> Self {
         Self { refused: self.refused.clone(), counts: self.counts, taken: self.taken(), ..Self::default() }
     }
@@ -151,7 +151,7 @@ impl Points {
         }
     }
 
-    /// Adds a point to the series that comes next, which [`Self::close_series`] names.
+    /// Adds a point to the series that the next call of [`Self::close_series`] names.
     #[inline]
     pub(crate) fn add(&mut self, time_ms: i64, value: Number) -> Result<(), Reason> {
         let timestamp = self.seconds(time_ms)?;
@@ -161,7 +161,7 @@ impl Points {
         Ok(())
     }
 
-    /// Whole seconds of a time; what is cut is counted.
+    /// The whole seconds of a time. Points that lose milliseconds are counted.
     fn seconds(&mut self, time_ms: i64) -> Result<u32, Reason> {
         if time_ms < 0 {
             return Err(Reason::Timestamp);
@@ -178,8 +178,9 @@ impl Points {
         if value.is_finite() { Ok(value) } else { Err(Reason::Nan) }
     }
 
-    /// Counts the rounded whole numbers beyond 64 bits. A reader of JSON passes them on as doubles, so that only the body
-    /// itself tells them from numbers like 1e30. It is looked through only if there are such values.
+    /// Counts the rounded whole numbers beyond 64 bits. The JSON parser returns them as doubles, so only the
+    /// body itself distinguishes them from numbers like 1e30. The body is searched only if there are such
+    /// values.
     pub(crate) fn count_large(&mut self, body: &[u8]) {
         if self.large > 0 {
             self.rounded += json::rounded_beyond_64_bits(body).min(self.large);
@@ -187,7 +188,7 @@ impl Points {
         }
     }
 
-    /// Where the next entry begins.
+    /// The present state, where the next entry begins.
     pub(crate) fn mark(&self) -> Mark {
         let Self { cut, rounded, large, .. } = *self;
         Mark { points: self.points.len(), refused: self.refused.len(), cut, rounded, large }
@@ -198,7 +199,7 @@ impl Points {
         self.points.len() - mark.points
     }
 
-    /// Removes the points since a mark and returns their number.
+    /// Removes the points added since a mark, and returns their number.
     pub(crate) fn take_back(&mut self, mark: Mark) -> u64 {
         let taken = self.since(mark);
         self.points.truncate(mark.points);
@@ -234,7 +235,7 @@ impl Points {
     }
 }
 
-/// A state of [`Points`] to which an entry can be taken back.
+/// A state of [`Points`] to which [`Self::take_back`](Points::take_back) can return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     points: usize,

@@ -1,4 +1,4 @@
-//! What both protocols compute from values.
+//! Statistics that both protocols use.
 
 /// The sum of values as a loop in Java computes it. It starts at 0.0, so the sum of a single -0.0 is 0.0.
 pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
@@ -7,7 +7,7 @@ pub(crate) fn sum(values: impl Iterator<Item = f64>) -> f64 {
 
 /// The sum of the squared distances of values from their mean.
 pub(crate) fn squares(values: impl Iterator<Item = f64>) -> f64 {
-    // Welford's: a sum of squares would lose the digits of values that are large and close together.
+    // Welford's algorithm: a sum of squares would lose digits of values that are large and close together.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for value in values {
         count += 1.0;

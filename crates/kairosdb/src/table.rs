@@ -1,7 +1,7 @@
 //! The bytes of KairosDB's table `data_points`: row keys, column names and values.
 //!
-//! A row has the points of one series, one type and three weeks. Its start is read from the key and never computed,
-//! because in keyspaces with times in seconds rows begin at other times.
+//! A row contains the points of one series and one type in three weeks. Its start is read from the key and
+//! never computed, because rows begin at other times in keyspaces that store times in seconds.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use crate::history::Entry;
 use crate::number::Number;
 use crate::point::Reason;
 
-/// The type of rows that have none in their key: those of the oldest versions.
+/// The type of rows without a type in their key, which the oldest versions wrote.
 const LEGACY: &str = "kairos_legacy";
 
-/// How a keyspace counts the time within a row.
+/// The unit of the time within a row of a keyspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// Milliseconds, shifted by a bit: a keyspace that has had data before version 1.3.
+    /// Milliseconds, shifted by one bit. Used by keyspaces that contained data before version 1.3.
     Legacy,
     /// Milliseconds.
     Milliseconds,
@@ -57,7 +57,7 @@ impl RowKey {
         let (metric, rest) = (&key[..end], &key[end + 1..]);
         let (time, rest) = rest.split_first_chunk::<8>().ok_or("it has no row time")?;
         let (kind, tags) = match rest.split_first() {
-            // A tag cannot begin with a zero byte: the type follows.
+            // A tag cannot begin with a zero byte, so this is the type.
             Some((0, typed)) => {
                 let (length, rest) = typed.split_first().ok_or("it has no type")?;
                 rest.split_at_checked(usize::from(*length)).ok_or("its type is cut off")?
@@ -171,7 +171,7 @@ fn tags_of(text: &str) -> Result<Vec<(String, String)>, &'static str> {
     Ok(tags)
 }
 
-/// Reads up to `end`. A letter behind `escape` is part of the text.
+/// Reads up to `end`. A character after `escape` is part of the text.
 fn part(letters: &mut std::str::Chars<'_>, escape: char, end: char) -> Option<String> {
     let mut text = String::new();
     loop {
@@ -202,7 +202,7 @@ fn double(bytes: &[u8]) -> Option<f64> {
     Some(f64::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// A number without its leading zero bytes: nothing at all is zero, and a negative one has eight bytes.
+/// A number without its leading zero bytes. No bytes mean zero, and a negative number has eight bytes.
 fn legacy_long(bytes: &[u8]) -> Option<i128> {
     let mut whole = [0; 8];
     whole[8_usize.checked_sub(bytes.len())?..].copy_from_slice(bytes);

@@ -14,9 +14,9 @@ const FAULTS_MAX: usize = 10;
 /// The tags of an entry.
 #[derive(Debug, Default)]
 pub(crate) struct Tags<'de> {
-    /// Each tag once. Empty if they are too long to be kept.
+    /// The tags, without duplicates. Empty if they are too long to be kept.
     pub(crate) tags: Vec<Tag<'de>>,
-    /// What is wrong with them.
+    /// The problems of the tags.
     pub(crate) faults: Vec<String>,
     /// Whether they take more bytes than a name can have.
     pub(crate) too_long: bool,
@@ -43,7 +43,7 @@ impl<'de> Tags<'de> {
         }
     }
 
-    /// Sorts the tags. One that was sent with two values is a fault.
+    /// Sorts the tags. A tag that was sent with two different values is a fault.
     fn settle(&mut self) {
         if self.tags.len() < 2 {
             return;

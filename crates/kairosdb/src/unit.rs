@@ -1,4 +1,4 @@
-//! Units of time, which both protocols have under names of their own.
+//! Units of time, which the two protocols name differently.
 
 /// A unit of a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// All units, from the shortest on.
+    /// All units, from the shortest to the longest.
     const ALL: [Self; 8] = [
         Self::Milliseconds,
         Self::Seconds,

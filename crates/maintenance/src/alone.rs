@@ -1,4 +1,4 @@
-//! Keeps two runs of a verb from spoiling each other's files. A daemon runs more than one job at a time.
+//! Prevents two runs of a verb from damaging each other's files. A daemon runs more than one job at a time.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use crate::skipped::unwritable;
 use crate::verb_error::VerbError;
 
-/// Locks a file for a run of a verb, until what is returned is dropped.
+/// Locks a file for a run of a verb, until the returned value is dropped.
 ///
 /// # Errors
-/// [`VerbError::Taken`] if another run has it; or if the file cannot be written.
+/// [`VerbError::Taken`] if another run has locked it, or an error if the file cannot be written.
 pub(crate) fn lock(path: &Path, verb: &str) -> Result<File, VerbError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|error| unwritable(parent, &error))?;

@@ -1,4 +1,4 @@
-//! Work in batches: how many items one call gets, and several calls at a time.
+//! Work in batches: the number of items in one call, and several calls at the same time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,8 @@ use futures::future::join_all;
 
 use crate::verb_error::VerbError;
 
-/// How many of the first items make a batch: at most `most`, and their sizes together at most `room`, but one in any case.
+/// The number of first items that make a batch: at most `most` items, with a total size of at most `room`,
+/// but at least one item.
 pub(crate) fn batch_len<T>(
     items: impl Iterator<Item = T>,
     most: usize,
@@ -33,7 +34,7 @@ pub(crate) fn batches<T>(items: &[T], most: usize, room: u64, size: impl Fn(&T) 
     batches
 }
 
-/// Does work on items, several at a time. After an error the others end after their items.
+/// Does work on items, several at a time. After an error, the others end after their current items.
 ///
 /// # Errors
 /// The first error of any item.

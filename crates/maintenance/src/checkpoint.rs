@@ -16,12 +16,12 @@ const AGE_MAX_SECONDS: i64 = 7 * 86_400;
 #[derive(Debug, Clone, Default)]
 pub struct Checkpoints(Option<PathBuf>);
 
-/// A saved position, when it was saved (seconds since the epoch), and the report up to it.
+/// A saved position, the time when it was saved (seconds since the epoch), and the report up to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub(crate) position: Vec<u8>,
     pub(crate) written_on: i64,
-    /// What the run was asked for.
+    /// The parameters of the run.
     #[serde(default)]
     pub(crate) asked: String,
     pub(crate) report: Report,
@@ -38,7 +38,7 @@ impl Checkpoints {
         Self(None)
     }
 
-    /// True if the last run of this job ended early.
+    /// Whether the last run of this job ended early.
     pub fn is_unfinished(&self, job: &str, share: Share) -> bool {
         self.path(job, share, false).is_some_and(|path| path.exists())
     }

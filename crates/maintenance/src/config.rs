@@ -5,7 +5,7 @@ use std::time::Duration;
 use plumbago_model::{Period, setting};
 use serde::Deserialize;
 
-/// How often jobs run and what they leave alone. A job with the interval 0 runs only on request.
+/// How often jobs run and what they do not touch. A job with the interval 0 runs only on request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -22,8 +22,8 @@ pub struct Config {
     /// How often the windows of the last two days are compared with their raw slots and corrected.
     #[serde(deserialize_with = "setting::period")]
     pub repair_windows_every: Duration,
-    /// How long after its end a window is compared at the earliest, in addition to 60 raw slots: writers store
-    /// their windows some time after the end.
+    /// The shortest time after the end of a window until it is compared, in addition to 60 raw slots: writers
+    /// store their windows some time after the end.
     #[serde(deserialize_with = "setting::period")]
     pub repair_windows_after: Duration,
     /// How often metrics without new points are searched for and deleted.

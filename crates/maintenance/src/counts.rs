@@ -1,25 +1,25 @@
-//! Counts that the reports of several verbs have. A report has them among its own: its JSON does not show that they are
-//! shared.
+//! Counts that the reports of several verbs share. In the JSON of a report they appear beside the report's
+//! own fields.
 
 use std::collections::BTreeMap;
 
 use plumbago_store::HistoryReport;
 use serde::{Deserialize, Serialize};
 
-/// Examples of each reason in a report.
+/// Number of examples for each reason in a report.
 const EXAMPLES_MAX: usize = 5;
 
-/// What became of the histories that were stored.
+/// The results of storing histories.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HistoryCounts {
-    /// Metrics that did not exist here.
+    /// Number of metrics that did not exist in this store.
     pub created: u64,
-    /// Slots and windows that were stored; in a dry run, that would be.
+    /// Slots and windows that were stored; in a dry run, that would be stored.
     pub stored: u64,
-    /// Those whose slot was known already.
+    /// Number of slots that were not stored, because the store already had a value for them.
     pub kept: u64,
-    /// Windows folded again from stored and imported points.
+    /// Number of windows computed again from stored and imported points.
     pub folded: u64,
 }
 
@@ -32,7 +32,7 @@ impl HistoryCounts {
         self.folded += stored.folded;
     }
 
-    /// Adds the counts of others.
+    /// Adds other counts.
     pub(crate) fn add(&mut self, other: &Self) {
         self.created += other.created;
         self.stored += other.stored;
@@ -41,23 +41,23 @@ impl HistoryCounts {
     }
 }
 
-/// What was skipped or needs attention.
+/// The numbers of items that were skipped or need attention.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SkipCounts {
-    /// How much, by reason.
+    /// The number of skipped items, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// A few of them for each reason.
+    /// A few examples for each reason.
     pub examples: BTreeMap<String, Vec<String>>,
 }
 
 impl SkipCounts {
-    /// True if nothing was skipped.
+    /// Whether nothing was skipped.
     pub fn is_empty(&self) -> bool {
         self.skipped.is_empty()
     }
 
-    /// Counts one, and keeps it as an example.
+    /// Counts one item, and keeps it as an example.
     pub(crate) fn note(&mut self, reason: &str, what: &str, text: &str) {
         *self.skipped.entry(reason.to_owned()).or_default() += 1;
         self.note_example(reason, what, text);
@@ -71,7 +71,7 @@ impl SkipCounts {
         }
     }
 
-    /// Adds what others have skipped.
+    /// Adds the skipped items of another count.
     pub(crate) fn add(&mut self, other: &Self) {
         for (reason, count) in &other.skipped {
             *self.skipped.entry(reason.clone()).or_default() += count;
@@ -84,7 +84,7 @@ impl SkipCounts {
     }
 }
 
-/// The short reason of a store's refusal, which stands before its first colon.
+/// The short reason of a store's refusal, which is the text before the first colon.
 pub(crate) fn reason_of(refused: &str) -> &str {
     refused.split_once(':').map_or(refused, |(reason, _)| reason)
 }

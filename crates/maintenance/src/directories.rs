@@ -12,8 +12,8 @@ use crate::drive::{Page, Steps, drive, has_settled};
 use crate::job::{Context, Job, JobError};
 use crate::report::{Report, TOO_YOUNG};
 
-/// How many deleted directories may wait for their second check. Above that the job pauses until they are
-/// due.
+/// How many deleted directories may wait for their second check. When there are more, the job pauses until
+/// some are due.
 const UNSETTLED_MAX: usize = 100_000;
 
 /// How many existing directories `Known` remembers. When it is full, it is cleared.
@@ -54,8 +54,8 @@ impl Steps for Cleaning {
         Ok(Page { items: page.names, next: page.next })
     }
 
-    /// The time of the deletion is taken before the first check. So a directory that a writer creates later
-    /// is younger and survives.
+    /// Deletes directories. The time of the deletion is taken before the first check, so a directory that a
+    /// writer creates later is younger and survives.
     async fn handle(
         &mut self,
         names: Vec<String>,
@@ -115,7 +115,7 @@ impl Steps for Cleaning {
     }
 }
 
-/// Creates the directories that are missing above metrics.
+/// Creates missing directories above metrics.
 #[derive(Debug, Clone)]
 pub struct RepairDirectories {
     /// The rows of the metrics.
@@ -141,7 +141,7 @@ struct Repairing {
     known: Known,
 }
 
-/// Existing directories, as hashes of their names. It saves most requests to the store.
+/// Existing directories, as hashes of their names. They save most requests to the store.
 #[derive(Default)]
 struct Known {
     hasher: foldhash::fast::RandomState,

@@ -1,4 +1,5 @@
-//! The metrics that a run has stored, so that one that was killed continues. The list is removed at the end of a run.
+//! A list of the metrics that a run has stored, so that a run after a kill can continue. The list is removed
+//! at the end of the run.
 
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
@@ -11,7 +12,7 @@ use crate::alone;
 use crate::skipped::unwritable;
 use crate::verb_error::VerbError;
 
-/// The list, and the file that it is appended to.
+/// The list, and the file to which it is appended.
 pub(crate) struct DoneList {
     path: PathBuf,
     known: HashSet<String>,
@@ -31,8 +32,8 @@ impl DoneList {
     /// messages.
     ///
     /// # Errors
-    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was killed, since
-    /// the job continues.
+    /// If the file cannot be written, or if another run uses it. That may be the job of a command that was
+    /// killed, since the job continues.
     pub(crate) fn lock(path: Option<PathBuf>, verb: &str) -> Result<Self, VerbError> {
         let mut list = Self { path: path.clone().unwrap_or_default(), known: HashSet::new(), out: None };
         let Some(path) = path else { return Ok(list) };
@@ -58,23 +59,23 @@ impl DoneList {
         if !goes_on {
             out.get_ref().set_len(0).map_err(failed)?;
         }
-        // A line that a crash has cut off must not spoil the next one.
+        // A line that a crash has cut off must not damage the next line.
         let first = if goes_on { "\n".to_owned() } else { format!("{made_for}\n") };
         out.write_all(first.as_bytes()).and_then(|()| out.flush()).map_err(failed)?;
         Ok(Self { known: found.unwrap_or_default(), out: Some(out), ..self })
     }
 
-    /// True if it continues with the list of a run that was cut off.
+    /// Whether the list continues that of an interrupted run.
     pub(crate) fn goes_on(&self) -> bool {
         !self.known.is_empty()
     }
 
-    /// True if the metric was stored by the run that was cut off.
+    /// Whether the interrupted run has stored the metric.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.known.contains(name)
     }
 
-    /// Notes metrics that were stored.
+    /// Adds metrics that were stored.
     pub(crate) fn note(&mut self, names: &[&str]) -> Result<(), VerbError> {
         let Some(out) = &mut self.out else { return Ok(()) };
         let written = names.iter().try_for_each(|name| writeln!(out, "{}", Value::from(*name)));
@@ -87,15 +88,15 @@ impl DoneList {
             return Ok(());
         }
         match fs::remove_file(&self.path) {
-            // It was opened when the run before had ended and was about to remove it.
+            // It was opened when the earlier run had ended and was about to remove it.
             Err(error) if error.kind() != ErrorKind::NotFound => Err(unwritable(&self.path, &error)),
             _ => Ok(()),
         }
     }
 }
 
-/// The names in a list; `None` if it was made for something else. Lines that cannot be read are ignored: their metrics are
-/// stored again, which changes nothing.
+/// The names in a list; `None` if it was made for something else. Lines that cannot be read are ignored:
+/// their metrics are stored again, which changes nothing.
 fn read(path: &Path, made_for: &Value) -> Option<HashSet<String>> {
     let mut lines = BufReader::new(fs::File::open(path).ok()?).lines().map_while(Result::ok);
     let first: Value = serde_json::from_str(&lines.next()?).ok()?;

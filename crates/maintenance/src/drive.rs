@@ -15,7 +15,7 @@ use crate::report::Report;
 const TRIES: u32 = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often the position is saved at most.
+/// How often, at most, the position is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 /// A page of the items of a job.
@@ -30,7 +30,7 @@ impl From<RowPage> for Page<MetricRow> {
     }
 }
 
-/// True if an item of this time is due for its second check. Waits for that if `waits` is set.
+/// Whether an item of this time is due for its second check. Waits until it is due if `waits` is set.
 pub(crate) async fn has_settled(since: Instant, settle: Duration, waits: bool) -> bool {
     let due = since + settle;
     if waits {
@@ -39,15 +39,15 @@ pub(crate) async fn has_settled(since: Instant, settle: Duration, waits: bool) -
     waits || due <= Instant::now()
 }
 
-/// The steps that differ between jobs. Every call may be repeated after an error.
+/// The steps of a job, which differ between jobs. Every call may be repeated after an error.
 #[async_trait]
 pub(crate) trait Steps: Send {
     type Item: Clone + Send + Sync;
 
-    /// Most rows of a page.
+    /// Largest number of rows in a page.
     const PAGE: usize = 1000;
 
-    /// What the run was asked for. The position of a run that was asked for something else is not used.
+    /// The parameters of the run. A position that was saved with other parameters is not used.
     fn asked(&self) -> String {
         String::new()
     }
@@ -67,7 +67,7 @@ pub(crate) trait Steps: Send {
         report: &mut Report,
     ) -> Result<(), StoreError>;
 
-    /// Makes the second checks that are due. At the end it waits for all of them.
+    /// Makes the second checks that are due. At the end of a run, waits for all of them.
     async fn recheck(&mut self, _: &Context, _: &mut Report, _at_the_end: bool) -> Result<(), StoreError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Adds the events of another Graphite server to ours.
+//! Adds the events of another Graphite server to those of this data directory.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::verb::{VerbError, Work};
 
 pub use crate::event_keeper::{EventKeeper, EventsReport};
 
-/// The end of the range if none is named: events may be ahead of now. 2100-01-01.
+/// The end of the range if none is given: 2100-01-01, because events may be ahead of now.
 const END: i64 = 4_102_444_800;
 
 /// Adds the events of another Graphite server.
@@ -25,10 +25,11 @@ pub struct ImportEvents {
     pub dry_run: bool,
 }
 
-/// Imports.
+/// Imports events.
 ///
 /// # Errors
-/// If the server does not answer, or the events cannot be kept.
+///
+/// If the server does not answer, or the events cannot be stored.
 pub(crate) async fn import(plan: &ImportEvents, work: &Work) -> Result<EventsReport, VerbError> {
     let source = work.graphites.connect(&plan.server).map_err(VerbError::Invalid)?;
     work.progress.begin("events", None);

@@ -57,7 +57,7 @@ impl Steps for Expiring {
     }
 
     /// Makes four checks, cheap ones first: the times in the row, whether this process writes the metric,
-    /// whether the store has points, and whether a point has arrived by the time that the metric is unloaded.
+    /// whether the store has points, and whether a point has arrived by the time when the metric is unloaded.
     /// The last check and the unloading are one step.
     async fn handle(
         &mut self,
@@ -184,14 +184,14 @@ async fn commit(states: Arc<dyn plumbago_store::FlushStore>, batch: FlushBatch) 
     })
 }
 
-/// Whether each of the metrics has a point in the store in the time since `since`.
+/// Whether each of the metrics has a point in the store at or after `since`.
 pub(crate) async fn have_points<'a>(
     points: &dyn PointStore,
     metrics: impl Iterator<Item = (MetricId, &'a MetricConfig)> + Send,
     since: i64,
     now: i64,
 ) -> Result<Vec<bool>, StoreError> {
-    // Rows that the remote store has lost must count too, or their metric would look dead.
+    // Rows that the remote store has lost must count too, or their metric would look unused.
     let mut request = ReadRequest { include_retained: true, ..ReadRequest::default() };
     let (mut owners, mut count) = (Vec::new(), 0);
     for (at, (id, config)) in metrics.enumerate() {
@@ -203,7 +203,7 @@ pub(crate) async fn have_points<'a>(
     let columns = points.read(&request).await?;
     let mut found = vec![false; count];
     for ((at, range), mut column) in owners.into_iter().zip(&request.ranges).zip(columns) {
-        // A window counts as well if only other writers have stored it.
+        // A window also counts if only other writers have stored it.
         column.merge_writers(range.aggregation);
         found[at] |= column.values.iter().any(|value| !value.is_nan());
     }

@@ -9,16 +9,21 @@ use plumbago_store::History;
 use plumbago_whisper::write;
 use serde::{Deserialize, Serialize};
 
+use crate::backup::take::real;
 use crate::rate::Rate;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Metrics that are read at a time.
+/// Number of metrics that are read at a time.
 const METRICS: usize = 64;
-/// Most bytes of a file's name before `.wsp` and the `.new` of a file that is being written.
+/// Largest number of bytes in a file's name before `.wsp` and the `.new` of a file that is being written.
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
-/// Names of metrics that were not written, in the report.
+/// Largest number of metrics in the report that were not written.
 const EXAMPLES_MAX: usize = 20;
+
+/// Directories inside the data directory that are the daemon's.
+const OWN: [&str; 8] =
+    ["aggregation", "backup-links", "journal", "maintenance", "names", "relay", "spool", "store"];
 
 /// Writes metrics as whisper files.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -39,17 +44,17 @@ pub struct ExportWhisper {
 /// The results of an export so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportReport {
-    /// Metrics whose name matches.
+    /// Number of metrics that match the selection.
     pub metrics: u64,
-    /// Files that were written.
+    /// Number of files that were written.
     pub files: u64,
-    /// Points in them.
+    /// Number of points in these files.
     pub points: u64,
-    /// Bytes of the files.
+    /// Size of the files in bytes.
     pub bytes: u64,
-    /// Metrics that were not written, each with the reason; at most 20 of them.
+    /// Metrics that were not written, each with the reason; at most 20.
     pub examples: Vec<String>,
-    /// Metrics that were not written.
+    /// Number of metrics that were not written.
     pub skipped: u64,
 }
 
@@ -58,6 +63,7 @@ pub struct ExportReport {
 /// # Errors
 /// If the store cannot be read, a file cannot be written, or the run is cancelled.
 pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<ExportReport, VerbError> {
+    refuse_own(&plan.directory, work.files.dir())?;
     let mut report = ExportReport::default();
     work.progress.begin("metrics", None);
     let mut rate = Rate::new(plan.rate);
@@ -76,6 +82,22 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
         }
     }
     Ok(report)
+}
+
+/// Refuses the data directory and the directories in it that are the daemon's. A directory of its own in there is
+/// possible: the daemon of the package can write nowhere else.
+fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
+    let whole = real(directory);
+    let Ok(inside) = whole.strip_prefix(real(data)) else { return Ok(()) };
+    let first = inside.components().next();
+    if first.is_some_and(|first| !OWN.iter().any(|own| first.as_os_str() == *own)) {
+        return Ok(());
+    }
+    Err(VerbError::Invalid(format!(
+        "{} is the data directory or a part of the daemon's data; name another directory, like {}",
+        directory.display(),
+        data.join("whisper").display()
+    )))
 }
 
 fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) -> Result<(), VerbError> {
@@ -119,13 +141,13 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
     Ok(())
 }
 
-/// Whether the file system refuses only this name: it is too long, or one of its directories exists as a file.
+/// Whether the error concerns only this name: it is too long, or one of its directories exists as a file.
 fn is_of_this_name(error: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, IsADirectory, NotADirectory};
     matches!(error.kind(), AlreadyExists | InvalidFilename | IsADirectory | NotADirectory)
 }
 
-/// The method of whisper that folds later points as nearly as possible.
+/// The whisper method that is most similar to this one.
 fn whispers(method: Aggregation) -> Aggregation {
     match method {
         Aggregation::Count => Aggregation::Sum,
@@ -134,8 +156,8 @@ fn whispers(method: Aggregation) -> Aggregation {
     }
 }
 
-/// The place of a metric's file below the target directory; `None` if the name would lead out of it, or is none for a
-/// file.
+/// The place of a metric's file below the target directory; `None` if the name would lead out of that
+/// directory, or cannot be a file name.
 fn place_of(name: &str) -> Option<PathBuf> {
     let (tree, tags) = name.split_once(';').map_or((name, None), |(tree, tags)| (tree, Some(tags)));
     let whole = match tags {
@@ -144,7 +166,8 @@ fn place_of(name: &str) -> Option<PathBuf> {
         Some(_) if name.contains('/') => return None,
         Some(_) => {
             let hash = crate::import::name_hash(name);
-            // The name is the one that carbon gives without TAG_HASH_FILENAMES; if it is too long, the one with it.
+            // The name is the one that carbon uses without TAG_HASH_FILENAMES; if that is too long, the one
+            // that carbon uses with it.
             let plain = name.replace('.', "_DOT_");
             let stem = if plain.len() > STEM_BYTES_MAX { &hash } else { &plain };
             format!("_tagged/{}/{}/{stem}", &hash[..3], &hash[3..6])
@@ -158,7 +181,7 @@ fn place_of(name: &str) -> Option<PathBuf> {
     is_inside.then_some(path)
 }
 
-/// Writes a file beside its place and puts it there whole.
+/// Writes a temporary file beside the target, and renames it when it is complete.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -181,6 +204,21 @@ mod tests {
 
     use super::*;
     use crate::select::Which;
+
+    #[test]
+    fn nothing_is_written_among_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        fs::create_dir_all(data.join("store")).unwrap();
+        std::os::unix::fs::symlink(&data, dir.path().join("link")).unwrap();
+        for taken in ["data", "data/store", "data/journal/x", "link", "link/./store"] {
+            let why = refuse_own(&dir.path().join(taken), &data).unwrap_err().to_string();
+            assert!(why.contains("data/whisper"), "{taken}: {why}");
+        }
+        for free in ["data/whisper", "link/whisper/store", "store", "."] {
+            assert!(refuse_own(&dir.path().join(free), &data).is_ok(), "{free}");
+        }
+    }
 
     #[test]
     fn names_that_the_file_system_refuses_do_not_end_the_export() {
@@ -212,7 +250,7 @@ mod tests {
         for name in ["a/../../b", "/etc/passwd", "a./b", "x;t=/../../y", "a\0b", "../x"] {
             assert_eq!(place_of(name), None, "{name}");
         }
-        // Two dots are no component: a name with them is sanitised before it is stored.
+        // Two dots are no component, because names are sanitised before they are stored.
         for name in ["..", "...", "a....b"] {
             let place = place_of(name);
             assert!(

@@ -7,15 +7,17 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Where a server is, and how it is asked.
+/// Where a server is, and how to access it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceServer {
-    /// Its address, like `https://graphite.example/path`, without a user.
+    /// The address, like `https://graphite.example/path`, without a user name.
     pub url: String,
-    /// A file with `NAME:PASSWORD`, which goes with each request. It is a file because jobs show their parameters.
+    /// A file with `NAME:PASSWORD`, which is sent with each request. It is a file because jobs show their
+    /// parameters.
     pub user_file: Option<PathBuf>,
-    /// The authorities to trust for `https`, in PEM format; `None` for those of the system.
+    /// A file with the certificate authorities to trust for `https`, in PEM format; `None` for those of the
+    /// system.
     pub ca: Option<PathBuf>,
 }
 
@@ -24,18 +26,18 @@ pub struct SourceServer {
 pub struct SourceRange {
     /// The first second.
     pub from: i64,
-    /// The last one.
+    /// The last second.
     pub until: i64,
     /// The time that the server should use as now, if it supports that.
     pub now: i64,
 }
 
-/// A series as the server answers it.
+/// A series as the server returns it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceSeries {
-    /// Its name, as it was asked for.
+    /// The name, as it was requested.
     pub name: String,
-    /// Seconds between two points; 0 if the answer does not say.
+    /// Seconds between two points; 0 if the answer does not contain the step.
     pub step: u32,
     /// Known points, in the order of time.
     pub points: Vec<(i64, f64)>,
@@ -46,50 +48,52 @@ pub struct SourceSeries {
 pub struct SourceEvent {
     /// Seconds since the epoch.
     pub when: i64,
-    /// Its title.
+    /// The title.
     pub what: String,
-    /// More about it; may be empty.
+    /// A longer description; may be empty.
     pub data: String,
-    /// Its tags.
+    /// The tags.
     pub tags: Vec<String>,
 }
 
-/// Why a server did not answer a question.
+/// Why a server did not answer a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
-    /// It refuses this question, or cannot answer it. Another one may work.
+    /// The server refuses this request, or cannot answer it. Another request may succeed.
     #[error("{0}")]
     Refused(String),
-    /// The answer is larger than is read. A smaller question may work.
+    /// The answer is too large. A smaller request may succeed.
     #[error("{0}")]
     TooLarge(String),
-    /// It cannot be reached, or does not recover.
+    /// The server cannot be reached, or does not recover.
     #[error("{0}")]
     Away(String),
 }
 
-/// A Graphite server that is asked. Its methods wait and ask again if the server has too much to do.
+/// A Graphite server from which data is requested. The methods wait and repeat a request if the server is
+/// overloaded.
 #[async_trait]
 pub trait GraphiteSource: Send + Sync + Debug {
-    /// The names of its metrics; those that a glob matches, if one is given.
+    /// Returns the names of the server's metrics; if a glob is given, those that match it.
     ///
     /// # Errors
+    ///
     /// See [`SourceError`].
     async fn names(&self, glob: Option<&str>) -> Result<Vec<String>, SourceError>;
 
-    /// The names of the tagged series that match all of these tag expressions.
+    /// Returns the names of the tagged series that match all of these tag expressions.
     ///
     /// # Errors
     /// See [`SourceError`].
     async fn tagged(&self, expressions: &[String]) -> Result<Vec<String>, SourceError>;
 
-    /// The series of these metrics, as stored. Those of which it knows nothing may be missing.
+    /// Returns the series of these metrics, as stored. Series that the server does not have may be missing.
     ///
     /// # Errors
     /// See [`SourceError`].
     async fn series(&self, names: &[&str], range: SourceRange) -> Result<Vec<SourceSeries>, SourceError>;
 
-    /// Its events from a time until another, in seconds since the epoch.
+    /// Returns the events from `from` until `until`, in seconds since the epoch.
     ///
     /// # Errors
     /// See [`SourceError`].
@@ -98,9 +102,9 @@ pub trait GraphiteSource: Send + Sync + Debug {
 
 /// Makes [`GraphiteSource`]s.
 pub trait GraphiteConnector: Send + Sync + Debug {
-    /// Prepares to ask a server. Nothing is asked yet.
+    /// Prepares requests to a server. Nothing is sent yet.
     ///
     /// # Errors
-    /// What is wrong with its address, its user or its authorities.
+    /// What is wrong with the address, the user or the authorities.
     fn connect(&self, server: &SourceServer) -> Result<Arc<dyn GraphiteSource>, String>;
 }

@@ -1,4 +1,4 @@
-//! Which metrics nobody writes, and which nobody reads.
+//! Finds the metrics that are no longer written, and those that are not read.
 
 use plumbago_model::MetricId;
 use plumbago_store::MetricRow;
@@ -7,34 +7,35 @@ use crate::expire::have_points;
 use crate::verb::{VerbError, Work};
 
 pub(crate) const DAY: i64 = 86_400;
-/// Metrics that are looked up in one request.
+/// Number of metrics that are looked up in one request.
 const LOOKED_UP: usize = 1000;
-/// Metrics whose points are looked for in one request.
+/// Number of metrics whose points are searched for in one request.
 const READ_METRICS: usize = 100;
 
-/// What makes a metric unread.
+/// Decides whether a metric is unread.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unread {
-    /// It was not read since this time, in seconds since the epoch.
+    /// The metric was not read since this time, in seconds since the epoch.
     since: i64,
 }
 
 impl Unread {
-    /// Metrics that nobody has read since a time. If reads are noted only since a later time, this is unknown, and that
-    /// later time is returned as the error.
+    /// Finds metrics that were not read since a time. If reads have been recorded only since a later time,
+    /// this is unknown, and that later time is returned as the error.
     pub(crate) async fn since(work: &Work, since: i64) -> Result<Result<Self, i64>, VerbError> {
         let noted_since = work.stores.rows.reads_noted_since().await?.map_or(0, i64::from);
         Ok(if noted_since > since { Err(noted_since) } else { Ok(Self { since }) })
     }
 
-    /// Whether nobody has read the metric. One without a note counts as read when it was created.
+    /// Whether the metric was not read. A metric without a recorded read counts as read when it was
+    /// created.
     pub(crate) fn is(&self, row: &MetricRow) -> bool {
-        // A store may keep the day only.
+        // A store may keep only the day.
         let read = row.read_on.map_or(0, |time| i64::from(time) + DAY - 1);
         read.max(i64::from(row.created_on)) < self.since
     }
 
-    /// Those of the metrics that nobody has read.
+    /// The metrics among these that were not read.
     pub(crate) async fn of(&self, work: &Work, names: Vec<String>) -> Result<Vec<String>, VerbError> {
         let mut unread = Vec::new();
         for names in names.chunks(LOOKED_UP) {
@@ -46,7 +47,7 @@ impl Unread {
     }
 }
 
-/// Those of the metrics that neither memory nor the store has points of, in this time before now.
+/// The metrics among these that have no points, in memory or in the store, in this time before now.
 pub(crate) async fn silent(work: &Work, names: Vec<String>, seconds: u64) -> Result<Vec<String>, VerbError> {
     let now = work.context.clock.now();
     let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));
@@ -65,8 +66,8 @@ pub(crate) async fn silent(work: &Work, names: Vec<String>, seconds: u64) -> Res
     Ok(silent)
 }
 
-/// Whether each of the metrics has no point since a time, as [`silent`] finds them. A metric that a daemon noted as written
-/// since then has points; one without settings that can be read counts as written.
+/// Whether each of the metrics has no point since a time, as [`silent`] finds them. A metric that a daemon
+/// recorded as written since then has points. A metric whose settings cannot be read counts as written.
 pub(crate) async fn are_silent(work: &Work, rows: &[MetricRow], since: i64) -> Result<Vec<bool>, VerbError> {
     let now = work.context.clock.now();
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

@@ -37,7 +37,7 @@ pub struct Stores {
     pub states: Option<Arc<dyn FlushStore>>,
     /// The windows, by writer; `None` if only one daemon writes to the store.
     pub windows: Option<Arc<dyn SharedWindows>>,
-    /// True if points have to be deleted with their metric, false if they expire by themselves.
+    /// Whether points have to be deleted with their metric. If not, they expire by themselves.
     pub delete_points: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Stores {
 pub struct Context {
     /// The metrics that this process is writing.
     pub live: Arc<dyn LiveMetrics>,
-    /// The wall clock.
+    /// Whether to report the changes without making them.
     pub clock: Arc<dyn Clock>,
     /// True to report the changes without making them.
     pub dry_run: bool,
@@ -102,7 +102,7 @@ pub enum JobError {
     Selection {
         /// The name of the job.
         job: &'static str,
-        /// What is wrong with it.
+        /// The problem of the glob.
         source: GlobError,
     },
     /// The run was stopped.
@@ -111,7 +111,7 @@ pub enum JobError {
         /// The name of the job.
         job: &'static str,
     },
-    /// The position cannot be saved.
+    /// The position of a job cannot be saved.
     #[error("failed to save the position of {job}; check the directory maintenance in data_dir")]
     Checkpoint {
         /// The name of the job.
@@ -127,7 +127,7 @@ pub trait Job: Send + Sync + Debug {
     /// The name of the job, also in the names of its files and in the labels of its self-metrics.
     fn name(&self) -> &'static str;
 
-    /// The name of the lease that a run needs. Jobs that would disturb each other share one.
+    /// The name of the lease that a run needs. Jobs that would disturb each other share one lease.
     fn lease(&self) -> &'static str {
         self.name()
     }

@@ -1,16 +1,18 @@
 //! Jobs that keep a store clean, and the verbs and questions of the command line that work on a store.
 //!
-//! * **Jobs** ([`job::Job`]) remove empty directories and create missing ones ([`directories`]), delete rows that no reader
-//!   can use ([`rows`]) and metrics that no longer get points ([`expire`]), and correct windows that differ from their raw
-//!   slots ([`windows`]). `jobs` lists them, [`schedule`] starts them, and `drive` is the loop that they share.
-//! * **Verbs** ([`verb`]) are what a command asks for. A daemon runs them as jobs ([`runs`]). Each is a file in [`verbs`];
-//!   the big ones have their work beside it: whisper files are stored ([`import`]) and written ([`export`]), and the history
-//!   of a KairosDB ([`kairosdb`]), of another Graphite server ([`graphite`]) and of another store ([`other_store`]), events
-//!   ([`events`]) and lists of names ([`names`]) are stored; metrics get other names ([`copies`]); a data directory is
-//!   backed up ([`backup`]). They share `batches` for their work, [`counts`] and `skipped` for their reports, `done_list`,
-//!   with which a killed run continues, `alone`, which refuses a second run, and `rate` and `pace`, which limit the load
+//! * **Jobs** ([`job::Job`]) remove empty directories and create missing ones ([`directories`]), delete rows
+//!   that no reader can use ([`rows`]) and metrics that no longer get points ([`expire`]), and correct
+//!   windows that differ from their raw slots ([`windows`]). `jobs` lists them, [`schedule`] starts them, and
+//!   `drive` is the loop that they share.
+//! * **Verbs** ([`verb`]) carry out commands. A daemon runs them as jobs ([`runs`]). Each has a file in
+//!   [`verbs`]; large ones have a module beside it. These store whisper files ([`import`]), the history of a
+//!   KairosDB ([`kairosdb`]), of another Graphite server ([`graphite`]) and of another store
+//!   ([`other_store`]), events ([`events`]) and lists of names ([`names`]). They write whisper files
+//!   ([`export`]), give metrics other names ([`copies`]) and back up a data directory ([`backup`]). They
+//!   share `batches` for their work, [`counts`] and `skipped` for their reports, `done_list`, with which a
+//!   killed run continues, `alone`, which refuses a second run, and `rate` and `pace`, which limit the load
 //!   of a run.
-//! * **Questions** ([`question`]) are what a command wants to know, one file each in [`questions`].
+//! * **Questions** ([`question`]) return information to a command. Each has a file in [`questions`].
 //! * For its web page, a daemon also uses [`tester`] (what rules do with names) and [`costs`] (what metrics cost).
 //!
 //! Jobs use the traits of `plumbago_store`. A running daemon implements [`live::LiveMetrics`], which reports
@@ -18,8 +20,8 @@
 //! covers only rows written before the job read them, and the job checks deleted names again afterwards
 //! (`docs/decisions/clean-up.md`).
 //!
-//! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`] for what runs by itself, and at
-//! [`verb`] for what is asked for.
+//! Must not know: listeners, HTTP, the command line, which store it is. Start at [`job::Job`] for work that
+//! runs on a schedule, and at [`verb`] for work that is requested.
 
 pub mod backup;
 pub mod checkpoint;
@@ -59,6 +61,7 @@ mod event_keeper;
 mod graphite_source;
 mod histories;
 mod idle;
+mod infinite;
 mod jobs;
 mod pace;
 mod rate;

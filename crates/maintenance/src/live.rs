@@ -15,7 +15,7 @@ pub trait LiveMetrics: Send + Sync + Debug {
     /// If the process is shutting down.
     async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
 
-    /// True if a metric below the directory is loaded. `false` does not mean that there is none.
+    /// Whether a metric below the directory is loaded. `false` does not mean that there is none.
     fn is_known_above(&self, directory: &str) -> bool;
 
     /// Unloads metrics that got no point since `since` (seconds since the epoch): their heads, state rows and
@@ -27,18 +27,20 @@ pub trait LiveMetrics: Send + Sync + Debug {
     /// If the process is shutting down.
     async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
 
-    /// The time (seconds since the epoch) before which all windows of each metric are closed, in the order of
-    /// `names`. The process stores none of those windows again, except for late points.
+    /// Returns for each metric, in the order of `names`, the time (seconds since the epoch) before which all
+    /// its windows are closed. The process stores none of those windows again, except for late points.
     ///
     /// # Errors
+    ///
     /// If the process is shutting down.
     async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError>;
 
-    /// Begins to delete metrics whole: drops what is in memory and notes the removal in the journal. Returns for each
-    /// metric, in the order of `names`, whether it has begun. It cannot begin while a part of the metric is on its way
-    /// to the store; ask again in a moment. Points that come later make a new metric, of which nothing goes to the
-    /// stores before [`LiveMetrics::end_deletions`]: every begun deletion has to be ended. The default is for processes
-    /// that write nothing.
+    /// Begins to delete whole metrics: drops their points in memory and writes the removal to the journal.
+    /// Returns for each metric, in the order of `names`, whether the deletion has begun. It cannot begin
+    /// while a part of the metric is on its way to the store; call again in a moment. Points that arrive
+    /// later create a new metric, none of whose points go to the stores before
+    /// [`LiveMetrics::end_deletions`]. So every deletion that has begun has to be ended. The default
+    /// implementation is for processes that write nothing.
     ///
     /// # Errors
     /// If the process is shutting down.
@@ -46,7 +48,7 @@ pub trait LiveMetrics: Send + Sync + Debug {
         Ok(vec![true; names.len()])
     }
 
-    /// Ends deletions that have begun, and forgets answers that were kept for requests.
+    /// Ends deletions that have begun, and drops responses that were kept for repeated requests.
     ///
     /// # Errors
     /// If the process is shutting down.
@@ -63,7 +65,7 @@ pub trait LiveMetrics: Send + Sync + Debug {
     }
 }
 
-/// No live metrics: for commands on a store that this process does not write.
+/// No live metrics. For commands on a store to which this process does not write.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NobodyWrites;
 

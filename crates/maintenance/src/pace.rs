@@ -1,35 +1,37 @@
-//! Leaves the processor to the points: after each piece, a work in the background rests until the process has used ten times
-//! the processor time of the piece for everything else.
+//! Gives points priority over work in the background: after each piece, such work rests until the process has
+//! used ten times the processor time of the piece for everything else.
 //!
-//! It does not rest while hardly any points arrive. Then processor time has no better use.
+//! The work does not rest while hardly any points arrive, because there is no better use for the processor
+//! time.
 
 use std::time::Duration;
 
 use plumbago_telemetry::process::cpu_seconds;
 use tokio::time::Instant;
 
-/// The processor time of the work, as a share of what the process uses otherwise.
+/// The processor time of the work, as a share of the processor time that the process uses for everything
+/// else.
 const SHARE: f64 = 0.1;
-/// Points per second up to which the work does not rest. They take less than one percent of a core.
+/// Up to this many points per second, the work does not rest. They take less than one percent of a core.
 const FEW_POINTS: f64 = 10_000.0;
-/// Points are counted over this time, or up to twice of it: many senders send once a minute.
+/// Points are counted over this time, or up to twice as long, because many senders send once a minute.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Pause between two looks at the processor time.
+/// The pause between two readings of the processor time.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A function that tells how many points the process has received so far.
+/// A function that returns how many points the process has received so far.
 pub(crate) type Received = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// The pace of a work in pieces.
+/// Paces work that is done in pieces.
 pub(crate) struct Pace {
     /// Processor time of the process, in seconds.
     used: fn() -> f64,
     received: Received,
-    /// When points were counted, and how many there were, for the beginning of this window and of the next one.
+    /// For the present and the next counting window: when it began, and the number of points at that time.
     counted: [(Instant, u64); 2],
-    /// What was used when the last piece began.
+    /// The processor time when the last piece began, in seconds.
     began: f64,
-    /// What the last piece has used, in seconds.
+    /// The processor time of the last piece that must still be compensated by rest, in seconds.
     owed: f64,
 }
 
@@ -39,7 +41,7 @@ impl Pace {
         Self { used: cpu_seconds, received, counted, began: 0.0, owed: 0.0 }
     }
 
-    /// Begins a piece, after a rest for the one before. Returns whether none was needed.
+    /// Begins a piece, after resting for the previous one. Returns whether no rest was needed.
     pub(crate) async fn begin(&mut self) -> bool {
         let is_quiet = self.is_quiet();
         if !is_quiet {
@@ -64,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// Whether few points have arrived lately.
+    /// Whether few points have arrived recently.
     fn is_quiet(&mut self) -> bool {
         let count = (self.received)();
         if self.counted[1].0.elapsed() >= WINDOW {
@@ -88,7 +90,7 @@ mod tests {
         static LOOKS: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// A process that uses 2.5 seconds between any two looks.
+    /// A process that uses 2.5 seconds between any two readings.
     fn used() -> f64 {
         LOOKS.set(LOOKS.get() + 1);
         USED.set(USED.get() + 2.5);
@@ -110,8 +112,8 @@ mod tests {
         pace.end();
         LOOKS.set(0);
         assert!(!pace.begin().await);
-        // The piece took 0.9 + 2.5, and each of 14 looks pays a tenth of 2.5. The other two are at the beginning and at the
-        // end of the rest.
+        // The piece took 0.9 + 2.5 seconds, and each of 14 readings compensates a tenth of 2.5. The other two
+        // readings are at the beginning and at the end of the rest.
         assert_eq!(LOOKS.get(), 16);
     }
 

@@ -1,6 +1,6 @@
-//! Questions: what a command wants to know. Like a verb, a question is answered by the daemon that holds the data
-//! directory, or by the process of the command. The answer comes row by row while it is found, so that it may be longer
-//! than memory.
+//! Questions, with which a command requests information. Like a verb, a question is answered by the daemon
+//! that has the data directory open, or by the process of the command. The answer is sent row by row while it
+//! is computed, so it may be larger than the memory.
 //!
 //! To add one: a file in `questions` with a type that implements [`Question`], a line in
 //! [`crate::questions::CATALOGUE`], and a file in the binary's `commands`.
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::verb::{FailureKind, Moment, VerbError, Work};
 
-/// Lines that wait for a reader that is slow.
+/// Number of lines that may wait for a slow reader.
 const LINES: usize = 64;
 /// How often the progress is reported.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -26,21 +26,21 @@ const TELL_EVERY: Duration = Duration::from_millis(500);
 pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the question.
     const NAME: &'static str;
-    /// A row of the answer. It is small, since a few of them wait in memory.
+    /// A row of the answer. It should be small, because a few rows wait in memory.
     type Row: Serialize + DeserializeOwned + Send + Sync;
 
     /// Checks the parameters.
     ///
     /// # Errors
-    /// Why they cannot be used.
+    /// Why the parameters are not valid.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Finds the answer and sends its rows.
+    /// Computes the answer and sends its rows.
     ///
     /// # Errors
-    /// See [`VerbError`]. Some rows may have been sent.
+    /// See [`VerbError`]. Some rows may already have been sent then.
     async fn answer(&self, work: &Work, rows: &Rows<Self::Row>) -> Result<(), VerbError>;
 }
 
@@ -50,20 +50,20 @@ pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
 pub enum Line<R> {
     /// A row.
     Row(R),
-    /// How far the search for the answer is.
+    /// The progress of the search for the answer.
     Progress(Moment),
-    /// The search failed: the last line.
+    /// The search failed. This is the last line.
     Error {
-        /// What happened.
+        /// What went wrong.
         text: String,
         /// What can be done about it.
         kind: FailureKind,
     },
-    /// All rows were sent: the last line. Without it the answer was cut off.
+    /// All rows were sent. This is the last line; without it, the answer was cut off.
     End,
 }
 
-/// Takes the rows of an answer.
+/// Receives the rows of an answer.
 #[derive(Debug)]
 pub struct Rows<R> {
     lines: mpsc::Sender<String>,
@@ -74,7 +74,7 @@ impl<R: Serialize> Rows<R> {
     /// Sends a row. Waits while the reader is slow.
     ///
     /// # Errors
-    /// [`VerbError::Cancelled`] if the reader is gone.
+    /// [`VerbError::Cancelled`] if the reader has closed the channel.
     pub async fn send(&self, row: R) -> Result<(), VerbError> {
         tell(&self.lines, &Line::Row(row)).await
     }
@@ -86,8 +86,8 @@ async fn tell<R: Serialize>(lines: &mpsc::Sender<String>, line: &Line<R>) -> Res
     lines.send(text).await.map_err(|_| VerbError::Cancelled)
 }
 
-/// Begins to answer a question. Returns the lines of the answer, each a [`Line`] in JSON. The search ends when the
-/// receiver is gone.
+/// Begins to answer a question. Returns the lines of the answer, each a [`Line`] in JSON. The search ends
+/// when the receiver is dropped.
 pub fn ask<Q: Question>(question: Q, work: &Work) -> mpsc::Receiver<String> {
     let (lines, receiver) = mpsc::channel(LINES);
     let stop = work.stop().child_token();
@@ -107,13 +107,13 @@ pub fn ask<Q: Question>(question: Q, work: &Work) -> mpsc::Receiver<String> {
             Ok(()) => Line::End,
             Err(error) => Line::Error { text: error.text(), kind: error.kind() },
         };
-        // An error means that nobody reads any more.
+        // An error means that the reader has closed the channel.
         let _ = tell(&lines, &last).await;
     });
     receiver
 }
 
-/// Tells the progress now and then, while there is some. Ends when the reader is gone.
+/// Reports the progress at intervals, while there is some. Ends when the reader has closed the channel.
 async fn tell_progress(work: &Work, lines: &mpsc::Sender<String>) {
     loop {
         tokio::select! {
@@ -121,7 +121,7 @@ async fn tell_progress(work: &Work, lines: &mpsc::Sender<String>) {
             () = tokio::time::sleep(TELL_EVERY) => {}
         }
         let moment = work.progress.moment();
-        // Rows come first; a reader that is busy with them needs no progress.
+        // Rows have priority; a reader that is busy with them needs no progress reports.
         if !moment.phase.is_empty()
             && let Ok(place) = lines.try_reserve()
             && let Ok(text) = serde_json::to_string(&Line::<()>::Progress(moment))
@@ -131,7 +131,7 @@ async fn tell_progress(work: &Work, lines: &mpsc::Sender<String>) {
     }
 }
 
-/// Begins to answer a question that is given by name and parameters.
+/// Begins to answer the question with this name and these parameters.
 pub type Ask = fn(Value, &Work) -> Result<mpsc::Receiver<String>, String>;
 
 /// Reads the parameters of a question and begins to answer it.

@@ -15,7 +15,8 @@ impl Rate {
         Self { per_second, due: Instant::now() }
     }
 
-    /// The most items of a step that takes them all at once: no step is to last much longer than a second.
+    /// The largest number of items that a step should take at once, so that no step lasts much longer than a
+    /// second.
     pub(crate) fn step(&self, most: usize) -> usize {
         match self.per_second {
             0 => most,
@@ -32,7 +33,7 @@ impl Rate {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        // Time that was not used earlier is lost: it must not allow a burst.
+        // Time that was not used earlier is lost: it must not permit a burst.
         let from = self.due.max(Instant::now());
         self.due = from + Duration::from_secs_f64(rows as f64 / f64::from(self.per_second));
     }

@@ -1,4 +1,4 @@
-//! What a run of a job has done.
+//! The results of a run of a job.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Report {
     /// The name of the job.
     pub job: String,
-    /// Rows read.
+    /// Number of rows read.
     pub scanned: u64,
-    /// Windows that were compared with their raw slots.
+    /// Number of windows that were compared with their raw slots.
     #[serde(default)]
     pub windows: u64,
     /// Numbers of changes by kind; in a dry run, of changes that would be made.
@@ -20,13 +20,13 @@ pub struct Report {
     pub kept: BTreeMap<String, u64>,
     /// A few names for each kind of change.
     pub examples: BTreeMap<String, Vec<String>>,
-    /// True if the run continued an earlier one.
+    /// Whether the run continued an earlier one.
     pub resumed: bool,
-    /// True if the run handled all rows.
+    /// Whether the run handled all rows.
     pub finished: bool,
 }
 
-/// The reason why a candidate for a deletion stays: it was written within `maintenance.grace`.
+/// The reason why a candidate is not deleted: it was written within `maintenance.grace`.
 pub(crate) const TOO_YOUNG: &str = "too_young";
 
 pub(crate) const EXAMPLES_MAX: usize = 5;

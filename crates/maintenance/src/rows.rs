@@ -1,6 +1,6 @@
 //! The job for rows of metrics that no reader can use. It deletes incomplete and broken rows and lists
-//! metrics that are not listed. Rows whose configuration it does not understand are left alone: another
-//! program may have written them.
+//! metrics that are not listed. Rows with a configuration that it does not understand are left alone, because
+//! another program may have written them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::drive::{Page, Steps, drive, has_settled};
 use crate::job::{Context, Job, JobError};
 use crate::report::{Report, TOO_YOUNG};
 
-/// How many suspects may wait for their second check. Above that the job pauses until they are due.
+/// How many suspects may wait for their second check. When there are more, the job pauses until some are due.
 const SUSPECTS_MAX: usize = 10_000;
 
 /// Deletes the rows of metrics without metadata and broken rows, and lists metrics that are not listed.

@@ -1,6 +1,6 @@
-//! Why a job is refused, by the list of jobs and by the lists of verbs and questions.
+//! Why a job is refused. The list of jobs and the lists of verbs and questions share this type.
 
-/// Most runs that have not ended.
+/// Largest number of runs that have not ended.
 pub(crate) const OPEN_MAX: usize = 50;
 
 /// Why a job was not started, or does not exist.
@@ -9,17 +9,17 @@ pub enum RunError {
     /// There is no such verb.
     #[error("there is no job {job:?}; the jobs are {known}")]
     UnknownJob {
-        /// The name that was asked for.
+        /// The requested name.
         job: String,
         /// The names of all verbs.
         known: String,
     },
-    /// The parameters cannot be used.
+    /// The parameters are not valid.
     #[error("{job}: {why}")]
     Invalid {
         /// The name of the verb.
         job: String,
-        /// What is wrong.
+        /// The problem, as text.
         why: String,
     },
     /// Too many runs have not ended.

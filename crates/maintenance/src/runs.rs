@@ -1,5 +1,5 @@
-//! The list of jobs: the runs of verbs that were asked of this process. Some run, some wait, and the last ones that
-//! ended are remembered.
+//! The list of jobs: the runs of verbs that were requested from this process. Some are running, some are
+//! waiting, and the most recently ended ones are remembered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,31 +15,31 @@ use crate::{questions, verbs};
 
 pub use crate::run_error::RunError;
 
-/// Runs that work at the same time; further ones wait.
+/// Number of runs at the same time; further ones wait.
 const AT_ONCE: usize = 2;
-/// Most runs that are remembered after their end.
+/// Largest number of ended runs that are remembered.
 const ENDED_MAX: usize = 100;
 /// Parameters that take more bytes than this are not repeated in the list.
 const PARAMETERS_BYTES_MAX: usize = 2000;
 
-/// How far a run has come.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It waits for others to end.
+    /// The run waits for others to end.
     Waiting,
-    /// It works.
+    /// The run is working.
     Running,
-    /// It finished.
+    /// The run finished.
     Done,
-    /// It ended early.
+    /// The run ended early.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl RunState {
-    /// True once it has ended.
+    /// Whether the run has ended.
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running)
     }
@@ -48,18 +48,18 @@ impl RunState {
 /// A run, as the list shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunStatus {
-    /// Its id, which no run of another process has.
+    /// The id, which no run of another process has.
     pub id: String,
     /// The name of the verb.
     pub job: String,
     /// The parameters.
     pub parameters: Value,
-    /// How far it has come.
+    /// The state of the run.
     pub state: RunState,
-    /// What it is doing.
+    /// The current action of the run.
     #[serde(flatten)]
     pub moment: Moment,
-    /// When it was asked for, in seconds since the epoch.
+    /// When it was requested, in seconds since the epoch.
     pub asked_on: i64,
     /// When it ended, in seconds since the epoch.
     pub ended_on: Option<i64>,
@@ -71,14 +71,14 @@ pub struct RunStatus {
     pub failure: Option<FailureKind>,
 }
 
-/// The list of jobs. Cloning shares it.
+/// The list of jobs. Clones share the same list.
 #[derive(Debug, Clone)]
 pub struct Runs(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     work: Work,
-    /// A number of this process, so that ids of different processes differ.
+    /// A number that identifies this process, so that the ids of different processes differ.
     process: u32,
     turns: Arc<Semaphore>,
     stop: CancellationToken,
@@ -111,10 +111,11 @@ impl Runs {
         Self(Arc::new(Inner { work, process: rand::random(), turns, stop, list: Mutex::default() }))
     }
 
-    /// Starts a verb, or lets it wait for its turn. Returns the run.
+    /// Starts a verb, or queues it. Returns the run.
     ///
     /// # Errors
-    /// If there is no such verb, its parameters cannot be used, or too many runs have not ended.
+    ///
+    /// If there is no such verb, its parameters are not valid, or too many runs have not ended.
     pub fn start(&self, job: &str, parameters: Value) -> Result<RunStatus, RunError> {
         let verb = verbs::verb(job, parameters)?;
         let (status, work) = {
@@ -151,7 +152,7 @@ impl Runs {
         }
     }
 
-    /// All runs, the newest last.
+    /// All runs, newest last.
     pub fn list(&self) -> Vec<RunStatus> {
         self.lock().runs.iter().map(Run::status).collect()
     }
@@ -174,7 +175,8 @@ impl Runs {
         questions::ask(question, parameters, &self.0.work.for_run(self.0.stop.child_token()))
     }
 
-    /// Asks a run to end, and returns it. It may take a moment to end. One that has ended stays as it is.
+    /// Requests that a run end, and returns it. It may take a moment to end. A run that has ended is not
+    /// changed.
     ///
     /// # Errors
     /// If there is none with this id.
@@ -192,7 +194,7 @@ impl Runs {
             Some(_turn) => {
                 self.change(&id, |status| status.state = RunState::Running);
                 tracing::info!(job = verb.name(), id, "a job was started on request");
-                // In a task of its own, so that a panic ends the run and is said.
+                // In a separate task, so that a panic ends the run and is reported.
                 let running = tokio::spawn(async move { verb.run(&work).await });
                 running.await.unwrap_or_else(|error| {
                     Err(VerbError::Failed(format!("the job ended unexpectedly: {error}")))

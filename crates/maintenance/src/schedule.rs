@@ -17,17 +17,18 @@ use crate::job::{Context, Job};
 use crate::report::Report;
 use crate::windows::Selection;
 
-/// Intervals vary at random by this fraction, so that daemons which start together do not run jobs together.
+/// Intervals vary at random by this fraction, so that daemons that start at the same time do not run their
+/// jobs at the same time.
 const JITTER: f64 = 0.1;
 /// The first run starts at a random time within this fraction of the interval.
 const FIRST_PART: f64 = 0.1;
 /// The first run of a short interval, or of an interrupted job, starts within this time.
 const FIRST_MIN: Duration = Duration::from_secs(60);
 
-/// Most requested runs that wait.
+/// Largest number of requested runs that wait.
 const REQUESTS_MAX: usize = 100;
 
-/// Lets one daemon of a cluster at a time run a job.
+/// Ensures that only one daemon of a cluster at a time runs a job.
 #[async_trait]
 pub trait JobLease: Send + Sync + Debug {
     /// Takes the lease of a job. Returns `false` if another daemon has it. The lease is held until it is
@@ -41,7 +42,7 @@ pub trait JobLease: Send + Sync + Debug {
     async fn release(&self, job: &str);
 }
 
-/// Grants every lease: for stores that only one daemon uses.
+/// Grants every lease. For stores that only one daemon uses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLeases;
 
@@ -59,11 +60,11 @@ impl JobLease for NoLeases {
 pub struct JobStatus {
     /// The name of the job.
     pub job: String,
-    /// Seconds between two runs; 0 if it runs only on request.
+    /// Seconds between two runs; 0 if the job runs only on request.
     pub every_seconds: u64,
-    /// True while it runs.
+    /// Whether it is running.
     pub running: bool,
-    /// Runs that have ended since the start of this process, including failed ones.
+    /// Number of runs that have ended since the start of this process, including failed ones.
     pub runs: u64,
     /// The report of the current run, or of the last one.
     pub report: Option<Report>,
@@ -71,10 +72,10 @@ pub struct JobStatus {
     pub error: Option<String>,
 }
 
-/// What a requested run is to do.
+/// The parameters of a requested run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Report the changes without making them.
+    /// Whether to report the changes without making them.
     pub dry_run: bool,
     /// The windows to compare, for a repair of windows.
     pub selection: Selection,
@@ -86,12 +87,12 @@ pub enum RequestError {
     /// There is no such job.
     #[error("there is no job {job:?}; the jobs are {known}")]
     UnknownJob {
-        /// The name that was asked for.
+        /// The requested name.
         job: String,
         /// The names of all jobs.
         known: String,
     },
-    /// The names of the metrics are no valid glob.
+    /// The glob for the names of the metrics is not valid.
     #[error("the glob is not valid: {0}")]
     Names(#[from] GlobError),
     /// Too many requests wait.
@@ -111,7 +112,7 @@ struct Inner {
     context: Context,
     lease: Arc<dyn JobLease>,
     status: Mutex<Vec<JobStatus>>,
-    /// Requested runs: index of the job, and what is asked for.
+    /// Requested runs: the index of the job, and the request.
     wanted: Mutex<Vec<(usize, Request)>>,
     asked: Notify,
 }
@@ -134,7 +135,8 @@ impl Scheduler {
         self.inner.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Requests a run, which starts when no other job runs. A request that waits already is not added again.
+    /// Requests a run, which starts when no other job is running. A request that is already waiting is not
+    /// added again.
     ///
     /// # Errors
     /// If there is no such job, its selection has an error, or too many requests wait.

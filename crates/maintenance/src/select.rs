@@ -1,4 +1,4 @@
-//! Which metrics a verb is about, and the trait through which they are found.
+//! The selection of metrics for a verb, and the trait through which the metrics are found.
 
 use std::fmt::Debug;
 
@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 
 use crate::verb_error::VerbError;
 
-/// Names in one batch of [`MetricNames::find`].
+/// Number of names in one batch of [`MetricNames::find`].
 pub const NAMES_IN_BATCH: usize = 1000;
 
-/// Names a set of metrics. Exactly one of the fields is set.
+/// Selects a set of metrics. Exactly one of the fields is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Which {
@@ -21,7 +21,7 @@ pub struct Which {
     /// Tagged series that match all of these tag expressions, like `host=a` or `dc!=~^eu`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The metrics with these names. Names of no metric are left out.
+    /// The metrics with these names. Names without a metric are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<Vec<String>>,
 }
@@ -50,7 +50,7 @@ impl Which {
     }
 }
 
-/// Batches of names, as they are found. An error is the last entry.
+/// Batches of names, in the order in which they are found. An error is the last entry.
 pub type NameBatches = mpsc::Receiver<Result<Vec<String>, VerbError>>;
 
 /// A metric, a directory, or both.
@@ -58,9 +58,9 @@ pub type NameBatches = mpsc::Receiver<Result<Vec<String>, VerbError>>;
 pub struct FoundNode {
     /// The full path.
     pub path: String,
-    /// There is a metric with this name.
+    /// Whether there is a metric with this name.
     pub is_metric: bool,
-    /// There are metrics below this path.
+    /// Whether there are metrics below this path.
     pub is_directory: bool,
 }
 
@@ -78,33 +78,35 @@ pub struct TagSize {
 /// The biggest tags, or the biggest values of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BiggestTags {
-    /// Those with the most series, these first.
+    /// The tags or values with the most series, largest first.
     pub biggest: Vec<TagSize>,
-    /// How many there are.
+    /// The number of all tags or values.
     pub total: u64,
 }
 
 /// The names of the metrics that exist.
 #[async_trait]
 pub trait MetricNames: Send + Sync + Debug {
-    /// Begins a search. The names come in batches of at most [`NAMES_IN_BATCH`], each name once, while the search goes
-    /// on; it waits for a reader that is slow, and ends when the reader is gone. Metrics that are created or deleted
-    /// meanwhile may be missed or included; one that is both may come twice.
+    /// Begins a search. The names are sent in batches of at most [`NAMES_IN_BATCH`], without duplicates,
+    /// during the search. It waits for a slow reader, and ends when the receiver is dropped. Metrics that are
+    /// created or deleted meanwhile may be missed or included; a metric that is deleted and created again may
+    /// be sent twice.
     fn find(&self, which: &Which) -> NameBatches;
 
-    /// The metrics and directories that match a glob, sorted, at most `limit`.
+    /// Returns the metrics and directories that match a glob, sorted, at most `limit`.
     ///
     /// # Errors
     /// If the glob is not valid, or more match.
     async fn nodes(&self, glob: &str, limit: usize) -> Result<Vec<FoundNode>, VerbError>;
 
-    /// The tags, or the values of one tag, with the number of series that have them. Sorted, at most `limit`.
+    /// Returns the tags, or the values of one tag, with the number of series that have them. Sorted, at most
+    /// `limit`.
     ///
     /// # Errors
     /// If the process has no tags in memory.
     async fn tags(&self, tag: Option<&str>, limit: usize) -> Result<Vec<(String, u64)>, VerbError>;
 
-    /// The `limit` tags that most series have, or values of one tag, these first.
+    /// Returns the `limit` tags, or values of one tag, with the most series, largest first.
     ///
     /// # Errors
     /// If the process has no tags in memory.
@@ -114,7 +116,8 @@ pub trait MetricNames: Send + Sync + Debug {
 /// Counts the metrics of a selection.
 ///
 /// # Errors
-/// If they cannot be searched.
+///
+/// If the metrics cannot be searched.
 pub async fn count(names: &dyn MetricNames, which: &Which) -> Result<u64, VerbError> {
     let mut batches = names.find(which);
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! What an import has skipped, in a file that lists it. The counts are in its report ([`SkipCounts`]).
+//! A file that lists what an import has skipped. The counts are in the report of the import ([`SkipCounts`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use crate::counts::SkipCounts;
 use crate::verb_error::VerbError;
 
-/// The list in a file, or none.
+/// The list in a file, or no list.
 pub(crate) struct Skipped(Option<(PathBuf, BufWriter<File>)>);
 
 impl Skipped {
-    /// Lists it in a file, or nowhere. A run that continues appends to the list.
+    /// Opens the list in a file; without a path, nothing is listed. A run that continues appends to the list.
     ///
     /// # Errors
+    ///
     /// If the file cannot be written.
     pub(crate) fn open(path: Option<&Path>, goes_on: bool) -> Result<Self, VerbError> {
         let Some(path) = path else { return Ok(Self(None)) };
@@ -23,9 +24,10 @@ impl Skipped {
         Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
     }
 
-    /// Counts and lists one.
+    /// Counts and lists one skipped item.
     ///
     /// # Errors
+    ///
     /// As [`Self::open`].
     pub(crate) fn note(
         &mut self,
@@ -38,18 +40,20 @@ impl Skipped {
         self.list(reason, what, text)
     }
 
-    /// Lists one that does not count as skipped.
+    /// Lists an item that does not count as skipped.
     ///
     /// # Errors
+    ///
     /// As [`Self::open`].
     pub(crate) fn list(&mut self, reason: &str, what: &str, text: &str) -> Result<(), VerbError> {
         let Some((path, out)) = &mut self.0 else { return Ok(()) };
         writeln!(out, "{reason}\t{what}\t{text}").map_err(|error| unwritable(path, &error))
     }
 
-    /// Writes what waits to be written.
+    /// Writes the buffered lines.
     ///
     /// # Errors
+    ///
     /// As [`Self::open`].
     pub(crate) fn flush(&mut self) -> Result<(), VerbError> {
         let Some((path, out)) = &mut self.0 else { return Ok(()) };
@@ -57,7 +61,7 @@ impl Skipped {
     }
 }
 
-/// The error of a file of an import's own.
+/// The error for a file of the import that cannot be written.
 pub(crate) fn unwritable(path: &Path, error: &std::io::Error) -> VerbError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {

@@ -1,4 +1,4 @@
-//! Another store, as an import sees it: its metrics, and what it has of them.
+//! Another store, as an import sees it: its metrics and their content.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::verb_error::VerbError;
 /// A store that metrics are read from.
 #[async_trait]
 pub trait SourceStore: Send + Sync {
-    /// Which store it is, for messages and for the list of a run that continues.
+    /// Identifies the store, for messages and for the list of a run that continues.
     fn identity(&self) -> String;
 
     /// Returns one page of all metrics, as [`MetadataStore::scan`](plumbago_store::MetadataStore::scan).
@@ -20,26 +20,28 @@ pub trait SourceStore: Send + Sync {
     /// If the page cannot be read.
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError>;
 
-    /// What it has of different metrics, in their order; `None` for a metric that does not exist any more.
+    /// Returns the content of these metrics, which must be distinct, in the same order; `None` for a metric
+    /// that no longer exists.
     ///
     /// # Errors
     /// If the store cannot be read.
     async fn metrics(&self, names: &[&str]) -> Result<Vec<Option<StoredMetric>>, StoreError>;
 
-    /// Closes it. Returns the damaged files that were found, as lines for people.
+    /// Closes the store. Returns the damaged files that were found, as lines for people.
     ///
     /// # Errors
-    /// If it cannot be closed cleanly. Nothing of it is lost then.
+    /// If it cannot be closed cleanly. No data is lost in that case.
     async fn close(self: Box<Self>) -> Result<Vec<String>, VerbError>;
 }
 
 /// Opens other stores.
 #[async_trait]
 pub trait StoreConnector: Send + Sync + Debug {
-    /// Opens the store that a configuration file names. A data directory that it names by a relative path is looked for in
+    /// Opens the store that a configuration file names. A relative path of a data directory in it starts from
     /// `directory`.
     ///
     /// # Errors
-    /// If the file has errors, it is the store of this process, or it is in use and cannot be shared, or cannot be opened.
+    /// If the file has errors, it is the store of this process, or it is in use and cannot be shared, or
+    /// cannot be opened.
     async fn open(&self, file: &Path, directory: &Path) -> Result<Box<dyn SourceStore>, VerbError>;
 }

@@ -1,5 +1,5 @@
-//! Turns inside one process: the schedule and the jobs that were asked for take the same leases, and the second one
-//! waits until the first has ended.
+//! Leases inside one process. The schedule and requested jobs take the same leases, so one waits until the
+//! other has ended.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::schedule::JobLease;
 
-/// Takes a lease only once no other run of this process has it.
+/// Takes a lease only when no other run of this process has it.
 #[derive(Debug)]
 pub struct Turns {
     outer: Arc<dyn JobLease>,
@@ -20,7 +20,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Turns in front of the leases that other processes take too.
+    /// Makes turns that are checked before the leases that other processes take too.
     pub fn new(outer: Arc<dyn JobLease>) -> Self {
         Self { outer, held: Mutex::default(), released: Notify::new() }
     }

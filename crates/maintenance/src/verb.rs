@@ -1,8 +1,9 @@
-//! Verbs: what a command asks for. The daemon that holds the data directory runs a verb as a job ([`crate::runs`]); if
-//! none does, the process of the command runs it itself. Either way it is the same code with the same [`Work`].
+//! Verbs, which carry out commands. The daemon that has the data directory open runs a verb as a job
+//! ([`crate::runs`]). If there is no such daemon, the process of the command runs the verb itself. In both
+//! cases the code is the same, with the same [`Work`].
 //!
-//! To add one: a file in `verbs` with a type that implements [`Verb`], a line in [`crate::verbs::CATALOGUE`], and a file
-//! in the binary's `commands` (`docs/decisions/jobs.md`).
+//! To add one: a file in `verbs` with a type that implements [`Verb`], a line in [`crate::verbs::CATALOGUE`],
+//! and a file in the binary's `commands` (`docs/decisions/jobs.md`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,40 +33,40 @@ pub use crate::verb_error::{FailureKind, VerbError};
 pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the job.
     const NAME: &'static str;
-    /// False if it may be the first to use a data directory.
+    /// Whether the verb needs an existing data directory. If `false`, the verb may be the first to use it.
     const NEEDS_DATA: bool = true;
-    /// What a finished run answers. It is kept in memory with the job, so it holds numbers and a few examples, no
-    /// long lists.
+    /// The answer of a finished run. It is kept in memory with the job, so it contains numbers and a few
+    /// examples, but no long lists.
     type Answer: Serialize + DeserializeOwned + Send;
 
-    /// Checks the parameters, before anything is started.
+    /// Checks the parameters before anything is started.
     ///
     /// # Errors
-    /// Why they cannot be used.
+    /// Why the parameters are not valid.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Does the work. It reports to [`Work::progress`], and ends soon after [`Work::stop`] is cancelled. A run that was
-    /// cancelled or killed leaves the store so that the same command can be given again.
+    /// Does the work. It reports to [`Work::progress`], and ends soon after [`Work::stop`] is cancelled. A
+    /// cancelled or killed run leaves the store in a state in which the same command can be repeated.
     ///
     /// # Errors
     /// See [`VerbError`].
     async fn run(&self, work: &Work) -> Result<Self::Answer, VerbError>;
 }
 
-/// What a verb works with. Cloning shares it.
+/// What a verb works with. Clones share the same parts.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// The stores.
     pub stores: Stores,
     /// Finds metrics by glob or tag.
     pub names: Arc<dyn MetricNames>,
-    /// Reads series as Graphite does, with what is in memory.
+    /// Reads series as Graphite does, including points in memory.
     pub source: Arc<dyn SeriesSource>,
-    /// Takes points as from a sender.
+    /// Accepts points as if from a sender.
     pub writer: Arc<dyn PointWriter>,
-    /// Measures metrics; `None` if the store cannot.
+    /// Measures metrics; `None` if the store cannot measure them.
     pub sizes: Option<Arc<dyn StageSizes>>,
     /// The context of maintenance jobs: the metrics that this process writes, the clock, the limits of jobs.
     pub context: Context,
@@ -73,11 +74,11 @@ pub struct Work {
     pub histories: Arc<dyn Histories>,
     /// Connects to the tables of KairosDBs.
     pub kairosdbs: Arc<dyn KairosConnector>,
-    /// Asks other Graphite servers.
+    /// Connects to other Graphite servers.
     pub graphites: Arc<dyn GraphiteConnector>,
     /// Opens other stores.
     pub other_stores: Arc<dyn StoreConnector>,
-    /// The events of the data directory.
+    /// Stores the events of the data directory.
     pub events: Arc<dyn EventKeeper>,
     /// Decides which process runs a maintenance job.
     pub lease: Arc<dyn JobLease>,
@@ -89,27 +90,28 @@ pub struct Work {
     pub dir: PathBuf,
     /// The quotas of directories.
     pub quotas: Arc<dyn DirectoryQuotas>,
-    /// What the run shows of itself.
+    /// Receives the progress of the run.
     pub progress: Tracker,
 }
 
 impl Work {
-    /// Cancelled when the run is to end.
+    /// Cancelled when the run has to end.
     pub fn stop(&self) -> &CancellationToken {
         &self.context.stop
     }
 
-    /// The same work for one run: its own progress, and `stop` to end it.
+    /// Returns the same work for one run, with separate progress and with `stop` to end it.
     #[must_use]
     pub fn for_run(&self, stop: CancellationToken) -> Self {
         let context = Context { stop, ..self.context.clone() };
         Self { context, progress: Tracker::default(), ..self.clone() }
     }
 
-    /// Fails if the run is to end.
+    /// Returns an error if the run has to end.
     ///
     /// # Errors
-    /// [`VerbError::Cancelled`] if so.
+    ///
+    /// [`VerbError::Cancelled`] if the run has to end.
     pub fn go_on(&self) -> Result<(), VerbError> {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }
@@ -125,7 +127,7 @@ impl Work {
     }
 }
 
-/// Takes points as from a sender.
+/// Accepts points as if from a sender.
 #[async_trait]
 pub trait PointWriter: Send + Sync + std::fmt::Debug {
     /// Accepts a point, which can be read from then on unless the engine refuses it. Returns the canonical name.

@@ -60,7 +60,7 @@ impl Shared {
         found.flat_map(|((_, _, slot), rows)| rows.iter().map(|row| (*slot, *row))).collect()
     }
 
-    /// What a reader gets of a window.
+    /// The value that a reader gets for a window.
     fn seen(&self, name: &str, config: &MetricConfig, stage: u8, slot: u32) -> Option<Window> {
         let range = range(name, config, stage, slot);
         let mut window = SlotWindow::default();
@@ -206,7 +206,8 @@ fn seen(store: &Shared, name: &str, config: &MetricConfig, stage: u8, at: i64) -
     Some((window.value, window.count))
 }
 
-/// A lost writer, slots that two counted and a value that was replaced: all stages are right afterwards.
+/// A writer is lost, two writers counted the same slots, and a value was replaced. Afterwards all stages are
+/// right.
 #[tokio::test]
 async fn windows_equal_the_raw_slots_afterwards() {
     let lost = Shared::new(0, 8);
@@ -239,7 +240,7 @@ async fn windows_equal_the_raw_slots_afterwards() {
     assert!(again.done.is_empty() && again.windows == report.windows, "{again:?}");
 }
 
-/// A window that this process still has open, and one that ended only lately.
+/// A window that is still open in this process, and one that ended only recently, are not changed.
 #[tokio::test]
 async fn open_windows_are_left_alone() {
     #[derive(Debug)]
@@ -274,7 +275,7 @@ async fn open_windows_are_left_alone() {
     assert_eq!(seen(&store, "m", &config, 1, NOW - 2 * HOUR), None);
 }
 
-/// The windows that were open when the id was drawn are corrected once each, as they close, over restarts.
+/// Each window that was open when the id was drawn is corrected once, when it closes, even after restarts.
 #[tokio::test]
 async fn a_new_writer_completes_the_windows_it_found_open() {
     let lost = Shared::new(1, 8);
@@ -282,7 +283,7 @@ async fn a_new_writer_completes_the_windows_it_found_open() {
     let config = create(&ours, "m", Aggregation::Sum).await;
     put_raw(&ours, "m", &config, NOW, &[1.0; 360]).await;
     put_window(&lost, "m", &config, 1, NOW, 60.0, 60);
-    // Found open by the new writer, which counted the second half.
+    // The new writer found this window open, and counted its second half.
     put_window(&ours, "m", &config, 1, NOW + HOUR, 30.0, 30);
     put_window(&ours, "m", &config, 2, NOW, 270.0, 270);
     for hour in 2..6 {
@@ -298,7 +299,7 @@ async fn a_new_writer_completes_the_windows_it_found_open() {
     assert!(job().is_due(clock.now()));
     assert!(job().run(&context).await.unwrap().done.is_empty());
     assert!(!job().is_due(clock.now()));
-    // The window before it is whole.
+    // The window before it is complete.
     clock.set(NOW + 2 * HOUR + 600);
     assert!(job().is_due(clock.now()));
     let report = job().run(&context).await.unwrap();
@@ -315,7 +316,7 @@ async fn a_new_writer_completes_the_windows_it_found_open() {
     assert_eq!(seen(&ours, "m", &config, 2, NOW), Some((360.0, 360)));
     clock.set(NOW + 48 * HOUR);
     assert!(!job().is_due(clock.now()));
-    // Another id.
+    // Another writer id.
     let RepairNewWriter { repair, file } = job();
     let repair = RepairWindows { windows: Arc::new(lost.of(1, 160)), ..repair };
     assert!(RepairNewWriter { repair, file }.is_due(clock.now()));

@@ -29,7 +29,7 @@ pub enum Aggregation {
     Percentile(u16),
 }
 
-/// A window of a coarse stage as it is stored: the folded value and the number of slots in it.
+/// A window of a coarse stage as it is stored: the folded value and the number of slots folded into it.
 ///
 /// For average and avg_zero the value is the **sum**, as in BigGraphite's tables, so that the windows of
 /// several writers can be merged.
@@ -42,14 +42,15 @@ pub struct Window {
 }
 
 impl Aggregation {
-    /// Folds a slot into the window. Slots come in the order of time.
+    /// Folds a slot into the window. Slots must be folded in the order of time.
     #[inline]
     pub fn fold(self, window: &mut Window, value: f64) {
         let value = if self == Self::Count { 1.0 } else { value };
         self.fold_window(window, Window { value, count: 1 });
     }
 
-    /// Folds a window of a finer stage into a window of a coarser one. Windows come in the order of time.
+    /// Folds a window of a finer stage into a window of a coarser one. Windows must be folded in the order of
+    /// time.
     ///
     /// A sum starts at 0.0, as in whisper, so the sum of nothing but -0.0 is 0.0. [`Aggregation::merge`] keeps the -0.0
     /// of a stored window.
@@ -119,8 +120,8 @@ impl Aggregation {
         window
     }
 
-    /// Merges the windows of a finer stage, in the order of time. For a percentile this is an approximation:
-    /// the value at the rank, where the value of each window counts as often as it has slots.
+    /// Merges the windows of a finer stage, in the order of time. For a percentile this is an approximation.
+    /// It is the value at the rank, where the value of each window is counted once for each of its slots.
     pub fn merge_all(self, windows: impl Iterator<Item = Window>) -> Window {
         let Self::Percentile(thousandths) = self else {
             let mut whole = Window::default();
@@ -138,7 +139,7 @@ impl Aggregation {
         windows.iter().find(stands).map_or(Window::default(), |window| Window { value: window.value, count })
     }
 
-    /// The value that a reader gets of a window with `slots` slots; NaN if none is known.
+    /// The value that a reader gets for a window with `slots` slots; NaN if none is known.
     #[inline]
     pub fn finish(self, window: Window, slots: u32) -> f64 {
         if window.count == 0 {
@@ -161,9 +162,9 @@ impl Aggregation {
         }
     }
 
-    /// A window whose finished value is `value`. It is for points too old for the finer stages, which are
-    /// written to a coarse stage directly. Like in whisper it counts as full, so that xFilesFactor does not
-    /// hide it.
+    /// A window whose finished value is `value`. Used for points that are too old for the finer stages, which
+    /// are written directly to a coarse stage. As in whisper, the window counts as full, so that xFilesFactor
+    /// does not hide it.
     pub fn window_of(self, value: f64, slots: u32) -> Window {
         let value = match self {
             Self::Average | Self::AvgZero => value * f64::from(slots),
@@ -172,10 +173,10 @@ impl Aggregation {
         Window { value, count: slots }
     }
 
-    /// A window whose finished value is exactly `value`, with at least `least` slots. A mean that is multiplied by a
-    /// number of slots and divided by it again may change its last bits, so the window may have a few more slots than
-    /// `least`. For avg_zero `least` must be at least the number of all slots of the window. `None` if there is no
-    /// such window, because the sum would be infinite.
+    /// A window whose finished value is exactly `value`, with at least `least` slots. Multiplying a mean by a
+    /// number of slots and dividing it again may change its last bits, so the window may have a few more
+    /// slots than `least`. For avg_zero `least` must be at least the number of all slots of the window.
+    /// `None` if there is no such window, because the sum would be infinite.
     pub fn window_showing(self, value: f64, least: u32) -> Option<Window> {
         let least = least.max(1);
         if !matches!(self, Self::Average | Self::AvgZero) {
@@ -190,8 +191,8 @@ impl Aggregation {
         counts.into_iter().find(shows).map(|count| Window { value: value * f64::from(count), count })
     }
 
-    /// Whether windows that `other` folded mean the same to this method. This covers open and stored windows. It
-    /// holds for the methods whose windows are sums.
+    /// Whether windows that were folded with `other` have the same meaning under this method. This covers
+    /// open and stored windows. It holds for the methods whose windows are sums.
     pub fn reads_windows_of(self, other: Self) -> bool {
         let is_sum = |method| matches!(method, Self::Average | Self::AvgZero | Self::Sum);
         self == other || (is_sum(self) && is_sum(other))

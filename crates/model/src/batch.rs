@@ -1,4 +1,4 @@
-//! Batches of accepted points, as listeners pass them to the engine.
+//! Batches of accepted points, in the form in which listeners pass them to the engine.
 
 /// A point of a [`PointBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,8 +10,8 @@ pub trait Clock: Send + Sync + Debug {
     /// Milliseconds since the Unix epoch.
     fn now_ms(&self) -> i64;
 
-    /// Milliseconds since an unspecified moment before the first call. For measuring periods: it never goes back, and
-    /// setting the wall clock does not change it.
+    /// Milliseconds since an unspecified moment before the first call. Used to measure periods: it never goes
+    /// back, and setting the wall clock does not change it.
     fn steady_ms(&self) -> i64;
 
     /// Whole seconds since the Unix epoch.
@@ -52,8 +52,8 @@ impl ManualClock {
         Self { now_ms: ms(), steady_ms: ms() }
     }
 
-    /// Sets the clock to `seconds` since the epoch. If that is later than now, the time between has passed on the steady
-    /// clock too.
+    /// Sets the clock to `seconds` since the epoch. If that is later than now, the steady clock advances by
+    /// the same time.
     pub fn set(&self, seconds: i64) {
         let before = self.now_ms.swap(seconds * 1000, Ordering::Relaxed);
         self.steady_ms.fetch_add((seconds * 1000 - before).max(0), Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl ManualClock {
         self.steady_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
 
-    /// Puts the wall clock forward (or back, if negative) by `seconds`; on the steady clock no time passes.
+    /// Moves the wall clock forward (or back, if negative) by `seconds`; the steady clock does not change.
     pub fn jump(&self, seconds: i64) {
         self.now_ms.fetch_add(seconds * 1000, Ordering::Relaxed);
     }

@@ -1,10 +1,10 @@
 //! Compresses columns of values without loss.
 //!
-//! Most values are short decimals: counters, percentages, sizes in bytes. So a column is scaled by the smallest
-//! power of ten at which all values are integers. The integers are packed as offsets from the smallest one, or
-//! as differences, at the width of the widest. Values that are not short decimals are packed by their bits, or
-//! by XOR with the value before if values repeat. NaN is an unknown slot. Presence costs one bit per slot, or
-//! nothing if the known slots are contiguous.
+//! Most values are short decimals: counters, percentages, sizes in bytes. So a column is scaled by the
+//! smallest power of ten at which all values are integers. The integers are packed as offsets from the
+//! smallest one, or as differences, at the width of the widest. Values that are not short decimals are packed
+//! by their bits, or by XOR with the previous value if values repeat. NaN is an unknown slot. Presence costs
+//! one bit per slot, or nothing if the known slots are contiguous.
 //!
 //! The first byte of a column: bits 0–1 are the [`Scheme`], 2–3 the presence, 4–7 the exponent ([`RAW_BITS`]
 //! means that the integers are the bits of floats). Numbers are little-endian; bits are filled from the low
@@ -40,7 +40,7 @@ enum Scheme {
     Offsets = 0,
     /// Differences of neighbours, as offsets from the smallest difference.
     Deltas = 1,
-    /// XOR with the value before; for the bits of floats that repeat.
+    /// XOR with the previous value; used for the bits of floats that repeat.
     Xor = 2,
 }
 
@@ -67,8 +67,8 @@ pub fn encode(values: &[f64], out: &mut Vec<u8>) {
     out[header] = scheme as u8 | presence << 2 | exponent << 4;
 }
 
-/// The smallest power of ten, up to 14, at which all known values are integers and scaling back gives the same
-/// bits. `None` if there is none. For formats that store integers in less room than floats.
+/// The smallest power of ten, up to 14, at which all known values are integers and scaling back gives the
+/// same bits. `None` if there is none. Used by formats that store integers in less space than floats.
 pub fn exponent(values: &[f64]) -> Option<u8> {
     exponent_of(values.iter().copied().filter(|v| !v.is_nan()))
 }
@@ -365,7 +365,7 @@ fn write_bits<I: Iterator<Item = f64>>(known: impl Fn() -> I, first: f64, out: &
 }
 
 /// Writes the values after the first one: a `0` bit for the same value again; otherwise `1`, the number of
-/// leading zeros (six bits), the number of differing bits less one (six bits), and the differing bits.
+/// leading zeros (six bits), the number of differing bits minus one (six bits), and the differing bits.
 fn write_xor(mut known: impl Iterator<Item = f64>, first: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(&first.to_le_bytes());
     known.next();

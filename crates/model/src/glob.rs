@@ -1,9 +1,9 @@
 //! Globs over dotted names.
 //!
-//! The grammar is Graphite's. A pattern is split at its dots, and each part matches one component: `*` matches
-//! any text, `?` one character, `[abc]`, `[a-z]` and `[!x]` one of a class. `{a,b}` is replaced by each
-//! alternative before anything else. `**` alone matches any number of components. A bracket or brace that is
-//! not closed is plain text. A backslash makes the punctuation after it plain.
+//! The grammar is Graphite's. A pattern is split at its dots, and each part matches one component: `*`
+//! matches any text, `?` one character, `[abc]`, `[a-z]` and `[!x]` one of a class. `{a,b}` is replaced by
+//! each alternative before anything else. `**` alone matches any number of components. A bracket or brace
+//! that is not closed is plain text. A backslash makes the punctuation character after it plain text.
 //!
 //! [`Pattern::matches`] defines what a pattern matches. The index walks its tree with the same [`Path`]s,
 //! component by component.
@@ -23,7 +23,7 @@ pub const ALTERNATIVES_MAX: usize = 10_000;
 /// Maximum number of components of a pattern.
 pub const STEPS_MAX: usize = 127;
 
-/// Why a text cannot be used as a pattern. Only its size can be wrong.
+/// Why a text cannot be used as a pattern. The only possible problem is its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
     /// The pattern is longer than [`PATTERN_BYTES_MAX`].
@@ -42,7 +42,24 @@ pub enum GlobError {
 
 /// Whether a text has a glob character or a backslash. Without one it is an exact name.
 pub fn has_glob(text: &str) -> bool {
-    text.bytes().any(|b| matches!(b, b'*' | b'?' | b'[' | b'{' | b'\\'))
+    text.chars().any(is_special)
+}
+
+/// The glob that matches only this name: with a backslash before each character that has a meaning in a glob.
+pub fn escaped(name: &str) -> String {
+    let mut glob = String::with_capacity(name.len());
+    for character in name.chars() {
+        if is_special(character) {
+            glob.push('\\');
+        }
+        glob.push(character);
+    }
+    glob
+}
+
+/// Whether a character can begin something other than plain text.
+fn is_special(character: char) -> bool {
+    matches!(character, '*' | '?' | '[' | '{' | '\\')
 }
 
 /// A parsed glob. It is one path, or several if alternatives have different numbers of components.
@@ -166,13 +183,13 @@ pub enum Step {
     Component(Arc<Component>),
 }
 
-/// The position in a [`Path`] after some components of a name: a set of steps, because `**` leaves several
-/// possible.
+/// The position in a [`Path`] after some components of a name. It is a set of steps, because `**` can make
+/// several steps possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct States(u128);
 
 impl States {
-    /// Whether no step is left: the name does not match.
+    /// Whether no step is left, so that the name does not match.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -234,7 +251,7 @@ impl Path {
         states.0 >> self.steps.len() & 1 == 1
     }
 
-    /// The states without the end: those that longer names can still match.
+    /// The states except the end: those in which longer names can still match.
     #[inline]
     pub fn unfinished(&self, states: States) -> States {
         States(states.0 & !(1 << self.steps.len()))
@@ -252,7 +269,7 @@ impl Path {
         self.accepts(states)
     }
 
-    /// Adds a step. Since a `**` may match nothing, the step after it is added too.
+    /// Adds a step. Because a `**` may match nothing, the step after it is added too.
     #[inline]
     fn enter(&self, states: &mut States, mut number: usize) {
         states.0 |= 1 << number;
@@ -308,7 +325,7 @@ impl Component {
         Self { literals: Vec::new(), wildcards: vec![Wildcard::any()] }
     }
 
-    /// The exact texts, sorted by their bytes, each once.
+    /// The exact texts, sorted by their bytes, without duplicates.
     pub fn literals(&self) -> &[String] {
         &self.literals
     }

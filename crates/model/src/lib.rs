@@ -14,12 +14,13 @@ pub mod retention;
 pub mod rules;
 pub mod series;
 pub mod setting;
+pub mod tags;
 pub mod units;
 
 pub use aggregation::{Aggregation, Window};
 pub use batch::{PointBatch, PointRef};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use glob::{GlobError, Pattern, has_glob};
+pub use glob::{GlobError, Pattern, escaped, has_glob};
 pub use name::{MetricId, NameError, sanitize};
 pub use retention::{Retention, RetentionError, Stage};
 pub use rules::StorageRules;
@@ -40,8 +41,8 @@ pub struct MetricConfig {
 }
 
 impl MetricConfig {
-    /// Why the points of a metric with the configuration `other` cannot be brought to the stages of this one; `None` if
-    /// they can.
+    /// Why the points of a metric with the configuration `other` cannot be stored in the stages of this
+    /// configuration; `None` if they can.
     pub fn refuses_points_of(&self, other: &Self) -> Option<String> {
         let (raw, known) = (self.retention.finest().resolution, other.retention.finest().resolution);
         if raw != known {
@@ -54,8 +55,8 @@ impl MetricConfig {
         })
     }
 
-    /// Whether a metric that was stored with `other` may get this configuration without a change of what is
-    /// stored: same stages, and windows that mean the same, if there are any.
+    /// Whether a metric that was stored with `other` may get this configuration without changing the stored
+    /// values. Requires the same stages, and windows with the same meaning, if there are any.
     pub fn reads_what_was_stored_with(&self, other: &Self) -> bool {
         let has_windows = self.retention.stages().len() > 1;
         self.retention == other.retention

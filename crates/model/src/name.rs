@@ -37,7 +37,7 @@ impl fmt::Debug for MetricId {
 /// Why a text is not the name of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// The name has no component that is not empty.
+    /// The name has no component, or only empty ones.
     #[error("empty name")]
     Empty,
     /// The name is longer than [`NAME_BYTES_MAX`].
@@ -46,6 +46,9 @@ pub enum NameError {
     /// The name contains a control character or white space.
     #[error("the name contains a control character or white space")]
     Control,
+    /// The tags after the name are malformed or not allowed.
+    #[error("its tags cannot be read; they are written name;tag=value;tag=value")]
+    Tags,
 }
 
 /// Removes empty components (`a..b` becomes `a.b`, `.a.` becomes `a`), as BigGraphite does and as whisper's

@@ -20,7 +20,7 @@ impl Stage {
         u64::from(self.resolution) * u64::from(self.points)
     }
 
-    /// The stage as people write it, like `1m:1w`.
+    /// The stage in the usual notation, like `1m:1w`.
     pub fn spelled(&self) -> String {
         format!("{}:{}", Period::seconds(u64::from(self.resolution)), Period::seconds(self.duration()))
     }
@@ -145,15 +145,15 @@ impl Retention {
         self.0[self.0.len() - 1].duration()
     }
 
-    /// The finest stage that still has all slots of a window of `stage` when the window closes. Closing may
-    /// take as long as the window itself.
+    /// The finest stage that still has all slots of a window of `stage` when the window closes. It allows for
+    /// a delay as long as the window itself.
     #[inline]
     pub fn source_of(&self, stage: usize) -> usize {
         let length = u64::from(self.0[stage].resolution);
         (0..stage).find(|finer| self.0[*finer].duration() >= 2 * length).unwrap_or(stage.saturating_sub(1))
     }
 
-    /// The retention as people write it, like `1m:1w,1h:730d`.
+    /// The retention in the usual notation, like `1m:1w,1h:730d`.
     pub fn spelled(&self) -> String {
         self.0.iter().map(Stage::spelled).collect::<Vec<_>>().join(",")
     }

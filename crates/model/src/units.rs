@@ -1,7 +1,7 @@
 //! Amounts with a unit, as settings write them: [`Period`] (`"30s"`) and [`ByteSize`] (`"64MiB"`).
 //!
-//! Both can be parsed from text, also by serde ([`crate::setting`]). A number without a unit is refused, since
-//! nobody can tell whether 30 means seconds or milliseconds.
+//! Both can be parsed from text, also by serde ([`crate::setting`]). A number without a unit is refused,
+//! because it would be unclear whether 30 means seconds or milliseconds.
 
 use std::fmt;
 use std::ops::Deref;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use plumbago_telemetry::with_causes;
+
 /// Exit codes of the process for failures. Success is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "the codes are a promise; not every command that returns them is here yet")]
@@ -54,8 +56,24 @@ impl From<std::io::Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.error {
-            Some(error) => write!(f, "{error:#}"),
+            Some(error) => f.write_str(&with_causes(&**error)),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn no_cause_is_said_twice() {
+        let refused = anyhow!("refused").context("io: refused").context("request /a: io: refused");
+        let failure = Failure::new(Exit::Store, refused.context("no daemon"));
+        assert_eq!(failure.to_string(), "no daemon: request /a: io: refused");
+        let failure = Failure::new(Exit::Store, anyhow!("disk full").context("cannot write"));
+        assert_eq!(failure.to_string(), "cannot write: disk full");
     }
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if failure.error.is_some() {
-                eprintln!("{failure}");
+                output::complain(&failure.to_string());
             }
             ExitCode::from(failure.exit as u8)
         }

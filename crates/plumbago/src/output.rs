@@ -19,6 +19,18 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// Writes a line to standard output for whoever may read it. A failure is not an error, as when the reader of a pipe has
+/// ended or the disk of a file is full: the daemon goes on, and stops as it should.
+pub fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// The same on standard error.
+pub fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 /// Prints a row as a line of JSON.
 ///
 /// # Errors

@@ -1,5 +1,6 @@
-//! The secret of a data directory: a file that only its owner can read. Requests to the admin port that change
-//! or stop something must know it (or `admin.token`), so that other users of the machine cannot send them.
+//! The secret of a data directory: a file that only its owner can read. Requests to the admin port that
+//! change or stop something must send it (or `admin.token`), so that other users of the machine cannot make
+//! such requests.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};

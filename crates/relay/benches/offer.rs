@@ -1,4 +1,4 @@
-//! What the relay costs per point and destination: `cargo bench -p plumbago-relay`.
+//! Measures what the relay costs per point and destination: `cargo bench -p plumbago-relay`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

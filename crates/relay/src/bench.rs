@@ -17,7 +17,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Takes the points of a batch.
+    /// Adds the points of a batch.
     pub fn add(&self, batch: &PointBatch) {
         self.inlet.add(batch.points().iter().map(|point| Point {
             name: batch.name_bytes(point),
@@ -26,7 +26,7 @@ impl Lane {
         }));
     }
 
-    /// Makes frames of what was taken, as the writer does. Returns their bytes.
+    /// Turns the added points into frames, as the writer does. Returns the size of the frames in bytes.
     pub fn seal(&mut self) -> usize {
         let empty = std::mem::take(&mut self.batch);
         if let Taken::Frames(batch) = self.inlet.take(empty, Duration::ZERO) {
@@ -40,7 +40,7 @@ impl Lane {
         self.batch.bytes.len()
     }
 
-    /// Writes the frames that were made last as a connection gets them.
+    /// Writes the frames that were last sealed, in the form that a connection gets.
     pub fn write(&self, protocol: Protocol, out: &mut Vec<u8>) {
         let mut begin = 0;
         for (end, _) in &self.batch.frames {

@@ -1,4 +1,4 @@
-//! The `[relay]` section.
+//! The `[relay]` section of the configuration.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use crate::destination::Destination;
 
-/// Largest number of destinations: a point's destinations are the bits of one number.
+/// Largest number of destinations, because a point's destinations are bits of one number.
 const DESTINATIONS_MAX: usize = 64;
 
-/// The `[relay]` section.
+/// The settings of the `[relay]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -25,7 +25,8 @@ pub struct Config {
     pub ca: PathBuf,
     /// Limit on the bytes of each queue on disk. Beyond it, its oldest points are dropped. reload: no
     pub max_bytes: ByteSize,
-    /// After a broken connection, the points of this long before the break are sent again. reload: no
+    /// After a connection breaks, the points that were sent within this time before the break are sent again.
+    /// reload: no
     pub resend: Period,
 }
 
@@ -65,7 +66,7 @@ impl Config {
             problems.push(format!("relay.max_bytes: {} is below 1MiB", self.max_bytes));
         }
         self.ca_problem(destinations.iter().any(|destination| destination.tls), &mut problems);
-        // A destination that could not be read would be missed in the rules.
+        // A destination that could not be parsed would be missing when the rules are checked.
         if problems.is_empty()
             && let Err(found) = self.load_rules()
         {
@@ -84,7 +85,7 @@ impl Config {
         }
     }
 
-    /// The destinations that can be read.
+    /// The destinations that can be parsed.
     pub(crate) fn parsed(&self) -> Vec<Destination> {
         self.destinations.iter().filter_map(|text| text.parse().ok()).collect()
     }
@@ -101,9 +102,9 @@ impl Config {
         let text = read(&self.rules).map_err(|error| vec![error])?;
         let addresses: Vec<String> = self.parsed().iter().map(Destination::address).collect();
         let (rules, problems) = RelayRules::parse(&text, &addresses);
-        let file = self.rules.display();
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let errors: Vec<String> = errors.map(|problem| format!("relay.rules: {file}: {problem}")).collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("relay.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(Some(rules)) } else { Err(errors) }
     }
 }

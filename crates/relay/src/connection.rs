@@ -13,7 +13,7 @@ use crate::destination::Destination;
 
 /// How long a connection may take to open.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection is given up when what was sent is not acknowledged for this long.
+/// A connection is closed if sent bytes are not acknowledged for this long.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
 /// A connection in both directions.
@@ -21,7 +21,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// Connects to a destination. `tls` is used if the destination asks for it.
+/// Connects to a destination. `tls` is used if the destination requires it.
 pub(crate) async fn connect(to: &Destination, tls: Option<&Client>) -> io::Result<Box<dyn Stream>> {
     let opened = timeout(CONNECT_TIMEOUT, open(to, tls)).await;
     opened.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 10 s")))

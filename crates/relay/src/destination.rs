@@ -15,7 +15,7 @@ pub enum Protocol {
 /// A server that gets points.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// What is spoken.
+    /// The protocol of the connection.
     pub protocol: Protocol,
     /// Whether the connection is encrypted.
     pub tls: bool,
@@ -25,7 +25,7 @@ pub struct Destination {
     pub port: u16,
 }
 
-/// Why a text is not a destination.
+/// The text is not a destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a destination; write protocol://host:port, like \"line://10.0.0.2:2003\" or \
@@ -34,7 +34,8 @@ pub struct Destination {
 pub struct DestinationError(String);
 
 impl Destination {
-    /// `host:port`, which is unique among the destinations of a relay and names one in rules and metrics.
+    /// `host:port`. It is unique among the destinations of a relay, and identifies a destination in rules and
+    /// metrics.
     pub fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

@@ -1,10 +1,10 @@
 //! The bytes of a queue file: frames of points, each with a checksum. See `docs/formats/relay.md`.
 
-/// Bytes before the points of a frame: length, number of points, time, checksum.
+/// Number of bytes before the points of a frame: length, number of points, time, checksum.
 pub(crate) const HEADER: usize = 16;
 /// A frame is complete once its points have this many bytes.
 pub(crate) const FRAME_BYTES: usize = 64 << 10;
-/// Bytes of a point without its name.
+/// Size of a point without its name, in bytes.
 pub(crate) const POINT_BYTES: usize = 16;
 /// Largest length that a header may state. Longer ones are damage: listeners limit names to far less.
 const LENGTH_MAX: usize = 64 << 20;
@@ -45,7 +45,7 @@ impl<'a> Iterator for Points<'a> {
 /// The header of a frame, before its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Bytes of the points.
+    /// Size of the points, in bytes.
     pub(crate) length: usize,
     /// The number of points.
     pub(crate) points: u32,
@@ -70,7 +70,7 @@ impl Header {
     }
 }
 
-/// Writes the header of a frame whose points stand behind room for it.
+/// Writes the header of a frame. Space for the header precedes the points.
 pub(crate) fn seal(frame: &mut [u8], points: u32, time: u32) {
     let length = (frame.len() - HEADER) as u32;
     frame[0..4].copy_from_slice(&length.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The points that a destination's writer has not yet taken: a buffer of frames in memory.
+//! The points that a destination's writer has not taken yet: a buffer of frames in memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::frame::{self, FRAME_BYTES, HEADER, POINT_BYTES, Point};
 
-/// Bytes that may wait in memory while the disk is slow or fails. Beyond it, points are dropped.
+/// Number of bytes that may wait in memory while the disk is slow or fails. Beyond it, points are dropped.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Points on their way to the files of one queue.
@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 16 << 20;
 pub(crate) struct Inlet {
     pending: Mutex<Pending>,
     wake: Condvar,
-    /// Points that were taken and are not in the queue's files yet.
+    /// Number of points that were accepted and are not in the queue's files yet.
     held: AtomicU64,
 }
 
@@ -45,19 +45,20 @@ impl Batch {
     }
 }
 
-/// What a writer gets from the inlet.
+/// What a writer takes from the inlet.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// Frames to write.
     Frames(Batch),
-    /// Nothing came in time.
+    /// No points arrived in time.
     Nothing,
-    /// Nothing is left, and nothing will come.
+    /// Nothing is left, and no more points will arrive.
     Closed,
 }
 
 impl Inlet {
-    /// Adds points. Returns how many were taken, which are the first ones; the others found no room.
+    /// Adds points. Returns how many were accepted. These are the first ones; there was no room for the
+    /// others.
     pub(crate) fn add<'a>(&self, points: impl Iterator<Item = Point<'a>>) -> (u64, u64) {
         let (mut taken, mut refused) = (0, 0);
         let mut pending = self.pending();
@@ -70,7 +71,7 @@ impl Inlet {
                 taken += 1;
             }
         }
-        // Added while `pending` is locked, because the writer subtracts what it takes out.
+        // Added while `pending` is locked, because the writer subtracts the points that it takes.
         self.held.fetch_add(taken, Ordering::Relaxed);
         drop(pending);
         if taken > 0 {
@@ -79,8 +80,8 @@ impl Inlet {
         (taken, refused)
     }
 
-    /// Takes what is there. Waits up to `timeout` if that is nothing. `empty` is an emptied batch, whose memory
-    /// is used again.
+    /// Takes all pending frames. If there are none, waits up to `timeout`. `empty` is an empty batch whose
+    /// memory is reused.
     pub(crate) fn take(&self, mut empty: Batch, timeout: Duration) -> Taken {
         let waits = |pending: &mut Pending| pending.batch.is_empty() && !pending.is_closed;
         let waited = self.wake.wait_timeout_while(self.pending(), timeout, waits);
@@ -94,17 +95,17 @@ impl Inlet {
         Taken::Frames(std::mem::replace(&mut pending.batch, empty))
     }
 
-    /// States that points that were taken out are in the files, or dropped.
+    /// States that points that were taken are now in the files, or were dropped.
     pub(crate) fn release(&self, points: u64) {
         self.held.fetch_sub(points, Ordering::Relaxed);
     }
 
-    /// Points that are not in the files yet.
+    /// Number of points that are not in the files yet.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Refuses further points. The writer ends when it has taken what is there.
+    /// Refuses further points. The writer ends when it has taken the rest.
     pub(crate) fn close(&self) {
         self.pending().is_closed = true;
         self.wake.notify_one();

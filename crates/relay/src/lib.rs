@@ -1,8 +1,8 @@
 //! Sends every accepted point on to other carbon servers.
 //!
-//! Each destination has a queue on disk, a sender and a ledger of its own, so that one that is away or slow delays
-//! nothing else. A point goes from [`Relay::offer`] into the [`inlet`] in memory, from there at once into the files of
-//! the [`queue`], and from these to the server ([`sender`]).
+//! Each destination has its own queue on disk, sender and ledger, so that an unreachable or slow destination
+//! does not delay the others. A point goes from [`Relay::offer`] into the [`inlet`] in memory, from there at
+//! once into the files of the [`queue`], and from these to the server ([`sender`]).
 //!
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Relay`]. The reasons are in
 //! `docs/decisions/relay.md`, the bytes of the queue in `docs/formats/relay.md`.

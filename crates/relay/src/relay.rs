@@ -1,4 +1,4 @@
-//! All destinations.
+//! The relay with all its destinations.
 
 use std::fmt::{self, Debug};
 use std::fs;
@@ -25,14 +25,15 @@ use crate::sender::{Sender, Status};
 use crate::stats::{AWAY, Balance, DISK, DROPPED, Stats};
 use crate::writer::{DiskTrouble, Writer};
 
-/// A destination that is away for less is not worth a warning: servers are restarted.
+/// A destination that is unreachable for less than this causes no warning, because servers are restarted
+/// sometimes.
 const AWAY_MIN: Duration = Duration::from_secs(3);
-/// The condition of dropped points ends this long after the last one.
+/// How long the condition about dropped points lasts after the last dropped point.
 const DROPPED_FOR: Duration = Duration::from_secs(150);
-/// How long a stop waits for what can still be sent. What is left is sent after the next start.
+/// How long a stop waits for points that can still be sent. The rest is sent after the next start.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// Sends accepted points on. Cloning shares it.
+/// Sends accepted points on to other servers. Clones share the same relay.
 #[derive(Clone)]
 pub struct Relay(Arc<Inner>);
 
@@ -47,7 +48,7 @@ struct Inner {
     dropped: Mutex<(u64, Option<Instant>)>,
 }
 
-/// What belongs to one destination.
+/// The parts that belong to one destination.
 struct Lane {
     destination: Destination,
     inlet: Arc<Inlet>,
@@ -76,21 +77,21 @@ pub enum OpenError {
     },
 }
 
-/// What a relay is opened with.
+/// What [`Relay::open`] needs besides the settings.
 pub struct RelayParts<'a> {
     /// Directory of all queues.
     pub dir: &'a Path,
-    /// The queues give room back while the disk has fewer free bytes than this.
+    /// While the disk has fewer free bytes than this, the queues drop their oldest points.
     pub min_free_bytes: u64,
-    /// The time.
+    /// The clock that tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Receives the figures.
+    /// The registry for the figures of the relay.
     pub registry: &'a Registry,
 }
 
 impl Relay {
-    /// Opens the queues and starts the threads that write them. Points are taken from now on, and sent from
-    /// [`Relay::start`] on.
+    /// Opens the queues and starts the threads that write them. From now on points are accepted. They are
+    /// sent after [`Relay::start`].
     ///
     /// # Errors
     ///
@@ -153,7 +154,8 @@ impl Relay {
         self.0.lanes.is_empty()
     }
 
-    /// Takes the points of a batch for the destinations that get them. Never waits for a disk or a server.
+    /// Accepts the points of a batch for the destinations to which the rules send them. Never waits for a
+    /// disk or a server.
     pub fn offer(&self, batch: &PointBatch) {
         let inner = &self.0;
         let points = |point: &plumbago_model::PointRef| Point {
@@ -173,7 +175,7 @@ impl Relay {
         }
     }
 
-    /// Reads the rules again. Those in effect stay if the file has problems.
+    /// Reads the rules again. If the file has problems, the old rules stay in effect.
     ///
     /// # Errors
     ///
@@ -226,7 +228,8 @@ impl Relay {
         ))
     }
 
-    /// Ends the relay after sending what can be sent within five seconds. Call it once no more points are offered.
+    /// Ends the relay after sending as much as possible within five seconds. Call this when no more points
+    /// are offered.
     pub async fn close(&self) {
         let inner = &self.0;
         inner.lanes.iter().for_each(|lane| lane.inlet.close());
@@ -328,7 +331,7 @@ impl Lane {
         self.stats.delay.set(age as f64);
     }
 
-    /// What an operator should know about a destination that takes no points.
+    /// Why the destination accepts no points, as a text for operators.
     fn trouble(&self) -> Option<String> {
         let (since, why) = self.status.trouble()?;
         let text = || {
@@ -345,7 +348,7 @@ impl Lane {
     }
 }
 
-/// Warns of queues whose destination is not configured: their points wait for ever.
+/// Warns about queues whose destination is not configured, because their points would wait forever.
 fn warn_of_others(dir: &Path, lanes: &[Lane]) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {

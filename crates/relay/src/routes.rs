@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plumbago_model::rules::RelayRules;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Size of the cache in names, each of 16 bytes. A name may replace another one.
+/// Size of the cache in names, each of 16 bytes. A name may replace another.
 const PLACES: usize = 1 << 19;
-/// Odd, so that different destinations give different products.
+/// An odd number, so that different destinations give different products.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The rules in effect, and what they chose for names seen before.
+/// The rules in effect, and a cache of the destinations of names.
 pub(crate) struct Routes {
     rules: RelayRules,
     places: Box<[Place]>,
@@ -29,7 +29,7 @@ struct Place {
 
 impl Routes {
     pub(crate) fn new(rules: RelayRules) -> Self {
-        // The seed is random, so that no sender can choose names that collide.
+        // The seed is random, so that no sender can choose names whose hashes collide.
         let seed = RandomState::new().hash_one("relay");
         Self { rules, places: (0..PLACES).map(|_| Place::default()).collect(), seed }
     }

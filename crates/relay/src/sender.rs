@@ -17,9 +17,9 @@ use crate::queue::{Chunk, Next, Position, Queue};
 use crate::stats::Stats;
 use crate::wire;
 
-/// Bytes of the queue that are read at once.
+/// Number of bytes of the queue that are read at once.
 const READ_BYTES: usize = 256 << 10;
-/// A connection that takes nothing for this long is closed.
+/// A connection is closed if it accepts no bytes for this long.
 const STALLED_MAX: Duration = Duration::from_secs(30);
 /// Pauses between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     pub(crate) queue: Arc<Queue>,
     pub(crate) stats: Stats,
     pub(crate) status: Arc<Status>,
-    /// After a broken connection, what was sent in this time before it is sent again.
+    /// After a connection breaks, everything that was sent within this time before the break is sent again.
     pub(crate) resend: Duration,
     /// Set when nothing more will be appended: the sender ends when the queue is empty.
     pub(crate) is_last: CancellationToken,
@@ -42,15 +42,15 @@ pub(crate) struct Sender {
     pub(crate) stop: CancellationToken,
 }
 
-/// What a sender is doing.
+/// The state of a sender.
 #[derive(Debug, Default)]
 pub(crate) struct Status {
-    /// Why the destination takes no points, and since when.
+    /// Why the destination accepts no points, and since when.
     trouble: Mutex<Option<(Instant, String)>>,
 }
 
 impl Status {
-    /// Why the destination takes no points, and for how long that has been so. `None` if it takes them.
+    /// Why the destination accepts no points, and for how long. `None` if it accepts them.
     pub(crate) fn trouble(&self) -> Option<(Duration, String)> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.as_ref().map(|(since, why)| (since.elapsed(), why.clone()))
@@ -67,14 +67,14 @@ impl Status {
     }
 }
 
-/// The positions in the queue that were reached lately, each with the time.
+/// Recently reached positions in the queue, each with the time.
 struct Marks {
     places: VecDeque<(Instant, Position)>,
     resend: Duration,
 }
 
 impl Marks {
-    /// Notes that everything before `place` was handed to the connection by now.
+    /// Notes that everything before `place` has now been written to the connection.
     fn reach(&mut self, place: Position) {
         let now = Instant::now();
         if self.places.back().is_none_or(|(time, _)| now - *time >= SAVE_EVERY) {
@@ -85,8 +85,8 @@ impl Marks {
         }
     }
 
-    /// The position from which points are sent again after a break. `None` if the connection is younger than the time
-    /// that is sent again, so that it is still the position from before.
+    /// The position from which points are sent again after a break. `None` if the connection is younger than
+    /// the resend time. In that case the position does not change.
     fn keep(&self) -> Option<Position> {
         let (time, place) = self.places.front()?;
         (time.elapsed() >= self.resend).then_some(*place)
@@ -134,7 +134,7 @@ impl Sender {
         self.is_last.is_cancelled() && self.queue.size().waiting == 0
     }
 
-    /// Sends until the connection breaks, or the queue is empty for good.
+    /// Sends until the connection breaks, or the queue is empty and closed.
     async fn send(&self, stream: Box<dyn Stream>) -> io::Result<()> {
         let (mut reading, mut writing) = tokio::io::split(stream);
         let mut marks = Marks { places: VecDeque::new(), resend: self.resend };
@@ -173,7 +173,7 @@ impl Sender {
             () = self.queue.more() => Ok(()),
             () = self.is_last.cancelled() => Ok(()),
             () = sleep(SAVE_EVERY) => Ok(()),
-            // No carbon answers; other bytes than the end mean nothing.
+            // No carbon server answers, so bytes other than the end have no meaning.
             read = stream.read(&mut answer) => match read? {
                 0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection")),
                 _ => Ok(()),
@@ -204,7 +204,7 @@ impl Sender {
         timeout(STALLED_MAX, stream.flush()).await?
     }
 
-    /// Counts what was sent. Returns the position after it.
+    /// Counts the sent points. Returns the position after them.
     fn note_sent(&self, chunk: &Chunk, mut at: Position) -> Position {
         self.status.recover();
         for frame in &chunk.frames {

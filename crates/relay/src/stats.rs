@@ -2,30 +2,31 @@
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 
-/// Names of the conditions that a relay states: a destination is away, a queue cannot be written, and points are dropped.
+/// Names of the conditions that a relay can raise: a destination is unreachable, a queue cannot be written,
+/// and points are dropped.
 pub const CONDITIONS: [&str; 3] = [AWAY, DISK, DROPPED];
-/// Holds while a destination takes no points.
+/// Holds while a destination accepts no points.
 pub(crate) const AWAY: &str = "relay";
 /// Holds while the queue of a destination cannot be written.
 pub(crate) const DISK: &str = "relay_disk";
 /// Holds after points for a destination were dropped.
 pub(crate) const DROPPED: &str = "relay_dropped";
 
-/// The ledger of one destination: `accepted` + `recovered` = `sent` + `waiting` + `dropped` whenever no point is on
-/// its way from one to the next.
+/// The ledger of one destination: `accepted` + `recovered` = `sent` + `waiting` + `dropped` at any moment
+/// when no point is being moved between these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
     /// `host:port`.
     pub destination: String,
-    /// Points that this process accepted for it.
+    /// Number of points that this process accepted for this destination.
     pub accepted: u64,
-    /// Points of earlier runs that its queue had at the start.
+    /// Number of points of earlier runs that the queue had at the start.
     pub recovered: u64,
-    /// Points that were sent, each counted once.
+    /// Number of points that were sent, each counted once.
     pub sent: u64,
-    /// Points that wait in memory or on disk.
+    /// Number of points that wait in memory or on disk.
     pub waiting: u64,
-    /// Points that are lost to this destination.
+    /// Number of points that are lost to this destination.
     pub dropped: u64,
 }
 
@@ -36,11 +37,11 @@ pub(crate) struct Stats {
     pub(crate) recovered: Counter,
     pub(crate) sent: Counter,
     pub(crate) resent: Counter,
-    /// Points dropped because the disk was slow, full or failed.
+    /// Number of points dropped because the disk was slow, full or failed.
     pub(crate) dropped_disk: Counter,
-    /// Points dropped because the queue had reached its limit.
+    /// Number of points dropped because the queue had reached its limit.
     pub(crate) dropped_full: Counter,
-    /// Points dropped because their file was damaged.
+    /// Number of points dropped because their file was damaged.
     pub(crate) dropped_damaged: Counter,
     pub(crate) connections: Counter,
     pub(crate) connected: Gauge,
@@ -93,7 +94,7 @@ impl Stats {
         }
     }
 
-    /// Points that are lost to this destination.
+    /// Number of points that are lost to this destination.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped_disk.get() + self.dropped_full.get() + self.dropped_damaged.get()
     }

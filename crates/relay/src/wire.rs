@@ -3,7 +3,7 @@
 use crate::destination::Protocol;
 use crate::frame::{Point, Points};
 
-/// Points in one pickle, as carbon's `MAX_DATAPOINTS_PER_MESSAGE`.
+/// Number of points in one pickle, as carbon's `MAX_DATAPOINTS_PER_MESSAGE`.
 const PICKLE_POINTS_MAX: usize = 500;
 /// A pickle is ended before it reaches this many bytes, unless a single name is longer. Carbon refuses more than
 /// 1 MiB.

@@ -1,4 +1,5 @@
-//! Evaluates targets over many series: a day of 1,000 series at one minute, six hours of 10,000.
+//! Evaluates targets over many series: one day of 1,000 series with a point per minute, and six hours of
+//! 10,000 series.
 
 use std::hint::black_box;
 use std::sync::Arc;

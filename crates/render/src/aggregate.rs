@@ -76,8 +76,8 @@ impl Aggregate {
         }
     }
 
-    /// Whether the result is an integer in graphite-web, given whether the values are, and how many are known.
-    /// Python's divisions, products and ranges are floats.
+    /// Whether the result is an integer in graphite-web. The arguments say whether the values are integers,
+    /// and how many are known. Python's divisions, products and ranges are floats.
     pub(crate) fn is_whole(self, are_whole: bool, count: usize) -> bool {
         match self {
             Self::Count => true,

@@ -20,7 +20,7 @@ pub use zone::{LocalTime, TimeZone};
 pub struct TimeError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// The problem of the text.
     pub reason: String,
 }
 

@@ -47,8 +47,10 @@ pub(crate) struct Shared<'a> {
     points: Cell<usize>,
     /// The memory of the values held now, in bytes, without the series that were fetched.
     held: Cell<usize>,
+    /// The part of `held` that the running call has counted for points of its result, in bytes.
+    ahead: Cell<usize>,
     watch: &'a dyn Watch,
-    /// The targets and who observes them, if anybody does.
+    /// The targets and their observer, if there is one.
     observed: Option<(&'a [Target], &'a dyn Observer)>,
     evaluator: &'a dyn Evaluator,
 }
@@ -68,13 +70,14 @@ impl<'a> Shared<'a> {
             calls: Cell::new(0),
             points: Cell::new(0),
             held: Cell::new(0),
+            ahead: Cell::new(0),
             watch,
             observed,
             evaluator,
         }
     }
 
-    /// Ends the evaluation. Returns the fetches that it misses.
+    /// Ends the evaluation. Returns the fetches that are missing.
     pub(crate) fn into_missing(self) -> Vec<Fetch> {
         if let Some((_, observer)) = self.observed {
             observer.is_done(self.calls.get(), self.points.get());
@@ -121,7 +124,7 @@ impl<'a> Context<'a> {
         self.shared.request
     }
 
-    /// Who observes this part of the request's targets, if anybody does, and its place.
+    /// The observer of this part of the request's targets, if there is one, and the place of the part.
     pub(crate) fn observer(&self, target: &Target, expr: &Expr) -> Option<(&'a dyn Observer, Place)> {
         let (targets, observer) = self.shared.observed?;
         if !matches!(expr.kind, ExprKind::Call { .. } | ExprKind::Path(_)) {
@@ -205,10 +208,26 @@ impl<'a> Context<'a> {
         if calls > limit { Err(EvalError::Limit { what: Limited::Calls, limit }.into()) } else { Ok(()) }
     }
 
-    /// Counts points that a function is about to make, and checks that there is memory for them.
+    /// Counts points that a function is about to make, and checks that there is memory for them. They are held until
+    /// the call ends, so that a call that makes many series cannot hold more than it may.
     pub(crate) fn count_points(&self, points: usize) -> Result<(), Fault> {
         self.count_made(points)?;
-        self.may_hold_points(points)
+        self.may_hold_points(points)?;
+        let bytes = points.saturating_mul(size_of::<f64>());
+        self.shared.held.set(self.held().saturating_add(bytes));
+        self.shared.ahead.set(self.shared.ahead.get().saturating_add(bytes));
+        Ok(())
+    }
+
+    /// Begins the count of a call's points. Returns that of the call around it, for [`Self::leave`].
+    pub(crate) fn enter(&self) -> usize {
+        self.shared.ahead.replace(0)
+    }
+
+    /// Ends the count of a call's points and releases them. The caller counts the result instead.
+    pub(crate) fn leave(&self, around: usize) {
+        let counted = self.shared.ahead.replace(around);
+        self.shared.held.set(self.held().saturating_sub(counted));
     }
 
     /// Checks that there is memory for `points` temporary points.
@@ -242,7 +261,7 @@ impl<'a> Context<'a> {
         Pace::new(self.shared.watch, self.held())
     }
 
-    /// The memory held now, in bytes. Pass it to [`Self::keep`] or [`Self::let_go`] later.
+    /// The memory held now, in bytes. Pass this value to [`Self::keep`] or [`Self::let_go`] later.
     pub(crate) fn held(&self) -> usize {
         self.shared.held.get()
     }

@@ -12,7 +12,7 @@ pub struct Description {
     pub name: &'static str,
     /// The signature, such as `scale(seriesList, factor)`.
     pub function: String,
-    /// What it does, and an example.
+    /// What the function does, and an example.
     pub description: String,
     /// The module of graphite-web that contains it.
     pub module: &'static str,
@@ -25,9 +25,9 @@ pub struct Description {
 /// A parameter of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// The name, also for keyword arguments.
+    /// The name, which is also that of the keyword argument.
     pub name: &'static str,
-    /// The type, by graphite-web's name.
+    /// The name of the type in graphite-web.
     pub kind: &'static str,
     /// Whether it must be given.
     pub is_required: bool,

@@ -40,8 +40,8 @@ impl FetchPlan {
 
 /// Evaluates targets in order, and returns the series of all of them.
 ///
-/// Nothing is kept between two rounds. A round stops wherever a series is missing, so nearly all work is done
-/// in the last one.
+/// Nothing is kept between two rounds. Each part of a round stops where a series is missing, so nearly all
+/// work is done in the last round.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn evaluate_watched(
     round(targets, request, fetched, watch, None)
 }
 
-/// Evaluates like [`evaluate_watched`], and shows `observer` what each part of the targets gives.
+/// Evaluates like [`evaluate_watched`], and reports the result of each part of the targets to `observer`.
 ///
 /// # Errors
 ///
@@ -203,11 +203,13 @@ fn plain_value<'a>(
             let mut args = Args::bind(function.params, positional, named, functions::is_callback)
                 .map_err(|mistake| named_fault(Fault::Argument(mistake)))?;
             context.first_argument = first;
+            let around = context.enter();
             let result = if is_missing {
                 look_ahead(context, function, &args).and(Err(Fault::Missing))
             } else {
                 (function.eval)(&mut args, context)
             };
+            context.leave(around);
             let result = result.inspect_err(|_| context.let_go(held)).map_err(named_fault)?;
             context.count_made(result.points())?;
             context.keep(held, &result)?;

@@ -20,14 +20,14 @@ pub enum EvalError {
     Argument {
         /// The name of the function.
         function: String,
-        /// What is wrong with the argument.
+        /// The problem of the argument.
         reason: String,
         /// What the argument should be, if that is known.
         expected: Option<String>,
         /// The position of the call, counted in characters from 1.
         position: usize,
     },
-    /// A constant stands where series are needed.
+    /// There is a constant where series are needed.
     #[error("expected a path or a function at character {position}, not a constant")]
     NoSeries {
         /// The position of the constant, counted in characters from 1.
@@ -41,7 +41,7 @@ pub enum EvalError {
     Limit {
         /// The limit that is exceeded.
         what: Limited,
-        /// Its value.
+        /// The value of the limit.
         limit: usize,
     },
     /// The [`Watch`] stopped the evaluation.
@@ -50,7 +50,7 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    /// What should stand at the place of the error, if that is known.
+    /// What is expected at the position of the error, if that is known.
     pub fn expected(&self) -> Option<&str> {
         match self {
             Self::Argument { expected, .. } => expected.as_deref(),
@@ -81,7 +81,7 @@ pub(crate) enum Fault {
     Error(EvalError),
 }
 
-/// What is wrong with the arguments of a function.
+/// A problem of the arguments of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) reason: String,

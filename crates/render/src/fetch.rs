@@ -29,10 +29,10 @@ pub struct Fetch {
     pub range: TimeRange,
 }
 
-/// The fetches that an evaluation needs, each once.
+/// The fetches that an evaluation needs, without duplicates.
 ///
-/// Planning means evaluating without any series. Functions that read their argument over other ranges name
-/// these ranges as far as they follow from the request. Ranges that depend on data are found by a later round:
+/// Planning means evaluating without any series. Functions that read their argument over other ranges state
+/// these ranges if they follow from the request. Ranges that depend on data are determined by a later round:
 /// the window of `movingAverage(x, 10)` is ten steps of x.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchPlan {
@@ -45,7 +45,7 @@ pub struct FetchPlan {
 pub struct Fetched(HashMap<Fetch, Vec<TimeSeries>>);
 
 impl Fetched {
-    /// Adds the series of a fetch. They must be sorted by name, each once.
+    /// Adds the series of a fetch. They must be sorted by name, without duplicates.
     pub fn insert(&mut self, fetch: Fetch, series: Vec<TimeSeries>) {
         self.0.insert(fetch, series);
     }

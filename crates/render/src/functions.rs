@@ -1,5 +1,5 @@
-//! The functions of the target language. There is a folder per family, and a file per function or group of
-//! related functions.
+//! The functions of the target language. There is a directory for each family, and a file for each function
+//! or group of related functions.
 
 mod alias;
 #[cfg(test)]

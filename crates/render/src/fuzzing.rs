@@ -29,7 +29,8 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// Maximum number of rounds. A round may need what the one before found, but no deeper than targets are nested.
+/// Maximum number of rounds. A round may need the results of the previous one, but no deeper than targets are
+/// nested.
 const ROUNDS_MAX: usize = 80;
 
 /// Series for any expression: known and unknown values, extremes, no values, another step, tags.

@@ -1,9 +1,9 @@
 //! Evaluates Graphite's target language, and parses its times.
 //!
-//! Pure and synchronous. Must not know: tokio, stores, the index, HTTP. The caller parses targets
-//! ([`target::parse`]), makes a [`fetch::FetchPlan`], fetches its series, and passes them to
-//! [`eval::evaluate`]. This returns the answer, or a plan of further series that are needed; then it is called
-//! again. Start at [`target`] (the parsed targets) and [`request::Request`] (the rest of the request).
+//! No I/O. Must not know: tokio, stores, the index, HTTP. The caller parses targets ([`target::parse`]),
+//! makes a [`fetch::FetchPlan`], fetches its series, and passes them to [`eval::evaluate`]. This returns the
+//! answer, or a plan of further series that are needed; then it is called again. Start at [`target`] (the
+//! parsed targets) and [`request::Request`] (the rest of the request).
 
 mod aggregate;
 pub mod attime;

@@ -1,4 +1,4 @@
-//! The parts of a render request beside its targets.
+//! The parts of a render request besides its targets.
 
 use std::fmt;
 

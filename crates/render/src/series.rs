@@ -61,8 +61,8 @@ impl Consolidation {
 pub struct TimeSeries {
     /// The name in the answer.
     pub name: Arc<str>,
-    /// The expression or call that produced the series. Combining functions make the name of their result from
-    /// it.
+    /// The expression or call that produced the series. Functions that combine series derive the name of
+    /// their result from it.
     pub path_expression: Arc<str>,
     /// Time of the first value, in seconds since the epoch.
     pub start: i64,
@@ -80,8 +80,8 @@ pub struct TimeSeries {
     pub tags: Tags,
     /// The drawing options.
     pub options: DrawOptions,
-    /// The values are counts, such as those of `isNonNull`. graphite-web has integers then, and shows them as
-    /// `1` in names and tags, where floats are `1.0`.
+    /// Whether the values are counts, such as those of `isNonNull`. In graphite-web these are integers, which
+    /// are shown as `1` in names and tags, where floats are `1.0`.
     pub is_whole: bool,
 }
 
@@ -100,7 +100,7 @@ pub struct DrawOptions {
     pub second_y_axis: bool,
     /// `stacked()` and `areaBetween()`: draw an area on top of the series stacked before.
     pub stacked: bool,
-    /// The lower edge of `areaBetween()`: takes its place in the stack, and is not painted.
+    /// The lower edge of `areaBetween()`, which is part of the stack but is not painted.
     pub invisible: bool,
     /// `drawAsInfinite()`: draw values other than zero as lines from the bottom to the top.
     pub draw_as_infinite: bool,

@@ -10,7 +10,7 @@ pub(crate) enum Value {
     /// Groups of series. Only `reduceSeries` takes them.
     Lists(Vec<Vec<TimeSeries>>),
     Literal(Literal),
-    /// Series that are not fetched yet. Other arguments are checked all the same.
+    /// Series that are not fetched yet. Other arguments are nevertheless checked.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! Stops evaluations that take too long or too much memory, and shows what their parts give.
+//! Stops evaluations that take too long or too much memory, and reports the results of their parts.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -14,8 +14,8 @@ pub trait Watch: Debug {
     fn may_hold(&self, bytes: usize) -> bool;
 }
 
-/// Observes the result of each part of the targets, to explain an answer. Targets that functions make from names are
-/// reported as a whole, without their parts.
+/// Observes the result of each part of the targets, to explain an answer. Targets that functions make from
+/// names are reported as a whole, without their parts.
 pub trait Observer: Debug {
     /// A call or path is about to be evaluated. Calls nest. A call that is read over several ranges is evaluated
     /// several times.
@@ -24,7 +24,8 @@ pub trait Observer: Debug {
     /// The call or path gave these series; `None` if it gave something else or failed.
     fn ends(&self, place: &Place, series: Option<&[TimeSeries]>);
 
-    /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that has begun.
+    /// A function made this target, and it is about to be evaluated. It belongs to the innermost call that
+    /// has begun.
     fn begins_made(&self, target: &Target);
 
     /// The target that a function made gave these series; `None` if it failed.
@@ -40,11 +41,11 @@ pub trait Observer: Debug {
 pub struct Place {
     /// The number of the target, from 0.
     pub target: usize,
-    /// The bytes of its text.
+    /// Calls a watch from time to time in long loops.
     pub span: Range<usize>,
 }
 
-/// Asks a watch now and then in long loops.
+/// Calls a watch at intervals in long loops.
 #[derive(Debug)]
 pub(crate) struct Pace<'a> {
     watch: &'a dyn Watch,
@@ -57,9 +58,9 @@ impl<'a> Pace<'a> {
         Self { watch, held, steps: 0 }
     }
 
-    /// Counts values that were processed, and asks the watch after every 65,536.
+    /// Counts values that were processed, and calls the watch after every 65,536 values.
     pub(crate) fn step(&mut self, values: usize) -> Result<(), Fault> {
-        /// Less than a millisecond of work.
+        /// The number of values between two calls of the watch: less than a millisecond of work.
         const UNTIL_ASKED: usize = 1 << 16;
         self.steps = self.steps.saturating_add(values);
         if self.steps < UNTIL_ASKED {

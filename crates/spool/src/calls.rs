@@ -1,4 +1,4 @@
-//! From slices to calls: the pending rows of a metric become as few and as long runs as their slots allow.
+//! Turns slices into calls. The pending rows of a metric are joined into as few and as long runs as possible.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use plumbago_store::{RowCount, Run, WriteBatch};
 
 use crate::slice;
 
-/// Runs of a metric are joined when no more unknown slots than this lie between them.
+/// Runs of a metric are joined if no more unknown slots than this are between them.
 const BRIDGE: u32 = 128;
 
 /// A stage's table in the remote store.
@@ -115,7 +115,7 @@ impl Out {
         call.batch.runs.push(Run { first_slot: first, len, at: at as u32, whole: false, ..run });
         call.batch.values.resize(at + len as usize, f64::NAN);
         call.batch.counts.resize(at + len as usize, RowCount::ZERO);
-        // Oldest first: the newest value of a slot wins.
+        // The oldest first, so that the newest value of a slot wins.
         let mut by_age = runs.to_vec();
         by_age.sort_unstable();
         for older in by_age {
@@ -144,7 +144,7 @@ impl Out {
     }
 }
 
-/// The first slot of `runs` (sorted by first slot), and how many of them are to be joined.
+/// The first slot of `runs` (sorted by first slot), and how many of them to join.
 fn stretch(metric: &WriteBatch, runs: &[usize]) -> Option<(u32, usize)> {
     let first = metric.runs[*runs.first()?].first_slot;
     let mut end = first;

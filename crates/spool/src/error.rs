@@ -8,7 +8,7 @@ pub enum SpoolError {
     /// The spool is at its limit. Retry once the remote store has taken some rows.
     #[error("the spool is full: it holds {held_bytes} of {max_bytes} bytes (spool.max_bytes)")]
     Full {
-        /// Bytes that are pending or retained.
+        /// Number of bytes that are pending or retained.
         held_bytes: u64,
         /// The limit.
         max_bytes: u64,
@@ -22,10 +22,10 @@ pub enum SpoolError {
     /// The database cannot be opened, or not without a restart.
     #[error(transparent)]
     Open(HostError),
-    /// Stored rows that the spool cannot do without are damaged.
+    /// Stored rows that the spool needs are damaged.
     #[error("the spool is damaged: {reason}")]
     Corrupt {
-        /// What is damaged.
+        /// The damage, as text.
         reason: String,
     },
     /// [`crate::Spool::close`] was called.
@@ -46,12 +46,12 @@ impl From<HostError> for SpoolError {
 }
 
 impl SpoolError {
-    /// True when files are damaged.
+    /// Whether files are damaged.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Open(HostError::Corrupt { .. }))
     }
 
-    /// True when a retry can succeed.
+    /// Whether a retry can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Unavailable { .. })
     }

@@ -19,7 +19,7 @@ struct Pending {
     times: Vec<i64>,
 }
 
-/// The known slots of each range of a request; `None` where the spool has nothing.
+/// The known slots of each range of a request; `None` for ranges of which the spool has nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     columns: Vec<Option<Pending>>,
@@ -28,7 +28,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// Reads what the spool has for a request.
+    /// Reads the rows that the spool has for a request.
     ///
     /// # Errors
     /// If the spool cannot be read. Damaged slices are counted and cause no error.
@@ -88,7 +88,7 @@ impl Overlay {
         }
     }
 
-    /// Only the slots of the spool.
+    /// Returns only the slots of the spool.
     pub(crate) fn alone(self, request: &ReadRequest) -> Vec<Column> {
         let columns = self.columns.into_iter().zip(&request.ranges);
         columns.map(|(ours, range)| ours.map_or_else(|| range.unknown(), |ours| ours.column)).collect()

@@ -90,7 +90,7 @@ fn read_header(id: MetricId, header: &[u8; HEADER_BYTES], at: usize) -> Option<(
     sound.then_some((run, flags & COARSE != 0))
 }
 
-/// Little-endian groups of seven bits.
+/// Appends a number in little-endian groups of seven bits.
 fn push_number(out: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -125,8 +125,8 @@ const METHODS: [Aggregation; 9] = [
 ];
 const PERCENTILE: u16 = 0x8000;
 
-/// The method's position in [`METHODS`], to which methods are only ever appended. Percentiles have a bit of
-/// their own.
+/// The method's position in [`METHODS`], to which methods are only ever appended. Percentiles have a separate
+/// bit.
 fn aggregation_code(method: Aggregation) -> u16 {
     match method {
         Aggregation::Percentile(thousandths) => PERCENTILE | thousandths,

@@ -6,7 +6,7 @@ use plumbago_telemetry::{Counter, Histogram, Registry};
 pub(crate) struct Stats {
     pub(crate) sent_rows: Counter,
     pub(crate) sent_calls: Counter,
-    /// Rows sent again for a server that may have lost them.
+    /// Number of rows sent again for a server that may have lost them.
     pub(crate) resent_rows: Counter,
     pub(crate) retries: Counter,
     pub(crate) deferred_calls: Counter,

@@ -43,8 +43,8 @@ pub struct SpooledStore {
 }
 
 impl SpooledStore {
-    /// Puts `spool` in front of `remote`. `layout` says how the engine divides raw slots into blocks. Nothing is sent
-    /// until a [`crate::Sender`] runs.
+    /// Puts `spool` in front of `remote`. `layout` defines how the engine divides raw slots into blocks.
+    /// Nothing is sent until a [`crate::Sender`] runs.
     pub fn new(
         spool: Spool,
         remote: Arc<dyn RemotePoints>,
@@ -68,7 +68,7 @@ impl SpooledStore {
     }
 
     /// Sends all retained rows again that these servers may have lost, with the same timestamps. Returns the
-    /// bytes of slices that are then to be sent again.
+    /// bytes of the slices that are queued to be sent again.
     ///
     /// # Errors
     /// If the spool cannot be written.
@@ -89,8 +89,8 @@ impl SpooledStore {
         Ok(bytes)
     }
 
-    /// Removes pending rows with `forget`, and then takes the timestamp of the deletion. Rows in flight lose to it,
-    /// because it is later than that of every row so far.
+    /// Removes pending rows with `forget`, and then takes the timestamp of the deletion. It overrides rows in
+    /// flight, because it is later than the timestamp of every row so far.
     async fn forget(
         &self,
         operation: &'static str,
@@ -105,7 +105,7 @@ impl SpooledStore {
         .await
     }
 
-    /// How the sender is doing.
+    /// The state of the sender.
     pub fn status(&self) -> SenderStatus {
         self.health.status(self.spool.stats())
     }
@@ -167,7 +167,7 @@ impl SpooledStore {
     }
 }
 
-/// The runs of each metric as a slice: id, rows, bytes; in id order.
+/// The runs of each metric as a slice(id, rows, bytes), in the order of ids.
 fn encode(rows: &WriteBatch) -> Vec<(Id, u32, Vec<u8>)> {
     let mut order: Vec<usize> = (0..rows.runs.len()).collect();
     // The sort is stable: of a metric's runs, later ones win.
@@ -230,7 +230,8 @@ impl PointStore for SpooledStore {
         Ok(self.overlay(request).await?.alone(request))
     }
 
-    /// The spool is read first: rows acknowledged in between are in the remote answer.
+    /// Reads the spool first, so that rows which are acknowledged in between are in the answer of the remote
+    /// store.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
         let mut overlay = self.overlay(request).await?;
         let mut columns = self.remote.read_own(request).await?;
@@ -292,8 +293,8 @@ fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> 
     edit_slices(spool, &doomed, clear)
 }
 
-/// Changes the rows of metrics in the spool. `change` gets the rows of a metric and what to delete of it, and returns
-/// whether it has changed the rows. Damaged rows stay.
+/// Changes the rows of metrics in the spool. `change` gets the rows of a metric and the deletion for it, and
+/// returns whether it has changed the rows. Damaged rows are not changed.
 fn edit_slices<D>(
     spool: &Spool,
     doomed: &HashMap<Id, Vec<D>>,

@@ -1,5 +1,5 @@
-//! After a clock was ahead and is corrected, later writes still win, also across restarts. Setting the clock does not
-//! change how long rows are retained.
+//! After a clock was ahead and is corrected, later writes still win, even across restarts. Setting the clock
+//! does not change how long rows are retained.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 const KILLS: u64 = 8;
 const METRICS: u32 = 60;
 
-/// A remote store that prints each row and then acknowledges it. So every acknowledged row was reported.
+/// A remote store that prints each row and then acknowledges it. So every acknowledged row has been reported.
 #[derive(Debug)]
 struct Speaking;
 

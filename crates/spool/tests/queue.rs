@@ -205,7 +205,7 @@ fn acknowledged_slices_are_retained_sent_again_and_dropped() {
     let new = drain(&spool, 1 << 20);
     assert_eq!(seen(&spool, 3), ["3 old", "3 new"]);
 
-    // A look says what would be sent again, and changes nothing.
+    // A preview returns the slices that would be sent again, and changes nothing.
     assert!(look_again(&spool, (NOW + 31) * 1_000_000).is_empty());
     assert_eq!(look_again(&spool, (NOW + 30) * 1_000_000), new);
     assert_eq!(look_again(&spool, 0), [old.clone(), new.clone()].concat());
@@ -219,7 +219,7 @@ fn acknowledged_slices_are_retained_sent_again_and_dropped() {
     assert_eq!(drain_again(&spool, 300), [old.clone(), new.clone()].concat());
     assert!(drain(&spool, 1 << 20).is_empty() && spool.stats().resend_bytes == 0);
 
-    // Slices that are on their way are sent again once they are acknowledged.
+    // Slices in flight are sent again after they are acknowledged.
     put(&spool, 0..10, "newest");
     let chunk = spool.next_chunk(None, 1 << 20).unwrap().unwrap();
     spool.resend_since(0).unwrap();
@@ -240,8 +240,8 @@ fn acknowledged_slices_are_retained_sent_again_and_dropped() {
     assert!(drain(&fixture.open(), 1 << 20).is_empty());
 }
 
-/// A server returns, and returns again before everything is sent. New slices are not delayed, and sending again
-/// continues where it was, also after a restart of this process.
+/// A server returns, and returns again before everything is sent. New slices are not delayed, and sending
+/// again continues where it was, even after a restart of this process.
 #[test]
 fn what_is_sent_again_goes_on_over_returns_and_restarts() {
     let server = Uuid::from_u128(1);
@@ -383,7 +383,8 @@ fn what_is_put_aside_holds_nothing_up_and_stays() {
     assert_eq!((spool.stats().pending_rows, spool.stats().pending_bytes, spool.stats().oldest), (0, 0, None));
     assert!(spool.next_deferred(None, 1 << 20).unwrap().is_empty());
 
-    // Slices that have arrived are retained like all others, under their own timestamps, also across a restart.
+    // Slices that have arrived are retained like all others, with their own timestamps, even across a
+    // restart.
     drop(spool);
     let spool = fixture.open();
     let wanted: Vec<String> =

@@ -1,5 +1,5 @@
 //! `kill -9` during commits and sending. Every reported commit is still in the queue or was sent, its state
-//! rows are there, and no timestamp is assigned twice.
+//! rows exist, and no timestamp is assigned twice.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

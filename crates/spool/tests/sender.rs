@@ -193,7 +193,8 @@ async fn a_missing_table_keeps_nothing_else_aside() {
     sender.await.unwrap();
 }
 
-/// Rows of a range without an answering replica are deferred after a while, even if every call contains some.
+/// Rows of a range without an answering replica are deferred after some time, even if every call contains
+/// some.
 async fn a_dead_range_holds_nothing_up(is_silent: bool) {
     let fixture = Fixture::new();
     fixture.remote.is_silent.store(is_silent, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! Writes to a real server: compares our writer with a plain loop over the driver, which is the upper bound,
-//! at 1, 10 and 60 rows per request. Then the same for creating metrics, and reading all names.
+//! at 1, 10 and 60 rows per request. It also measures the creation of metrics and a read of all names.
 //!
 //! `cargo bench -p plumbago-store-cassandra` starts a node of its own, or uses the one that
 //! `PLUMBAGO_TEST_CASSANDRA` names. Argument: a factor for the amount of data (default 1).

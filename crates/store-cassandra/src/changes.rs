@@ -15,15 +15,16 @@ use crate::schema::CHANGES_BUCKET_SECONDS;
 
 pub(crate) use reader::FeedReader;
 
-/// Most names in one row of the feed.
+/// Maximum number of names in one row of the feed.
 const NAMES_PER_ROW: usize = 100;
-/// Most bytes of names in one row of the feed, except for a row with a single name.
+/// Maximum size of the names in one row of the feed, in bytes. A single longer name gets a row of its own.
 const BYTES_PER_ROW: usize = 64 * 1024;
 
 /// A row of the feed: `at`, `deleted`, `names`, `origin`.
 type Row = (CqlTimeuuid, Option<bool>, Option<Vec<String>>, Option<Uuid>);
 
-/// Where a reader finds the rows of the feed. If `is_last` is set, no row that was acknowledged may be missing.
+/// The source from which a reader gets the rows of the feed. If `is_last` is set, no row that was
+/// acknowledged may be missing.
 #[async_trait]
 trait FeedRows: Send + Sync + std::fmt::Debug {
     /// The rows of a bucket that are later than a time.
@@ -34,7 +35,7 @@ trait FeedRows: Send + Sync + std::fmt::Debug {
         is_last: bool,
     ) -> Result<Vec<Row>, StoreError>;
 
-    /// The times of these rows.
+    /// The times of the rows of a bucket that are later than a time, without the names.
     async fn ids_after(
         &self,
         bucket: i64,

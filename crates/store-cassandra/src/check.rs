@@ -126,7 +126,7 @@ impl CassandraStore {
         Ok(live)
     }
 
-    /// Whether points go through the server's commit log; `None` if one of the two keyspaces is not there.
+    /// Whether points go through the server's commit log; `None` if one of the two keyspaces does not exist.
     pub(crate) async fn durable_writes(&self) -> Result<Option<bool>, StoreError> {
         let Clusters { points, names, .. } = &self.clusters;
         let (points, names) = (points.session().await?, names.session().await?);

@@ -1,4 +1,4 @@
-//! How many replicas have to answer: the settings' levels as the driver's.
+//! How many replicas have to answer: converts the consistency levels of the settings to those of the driver.
 
 use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
@@ -32,8 +32,8 @@ fn automatic(replicas: Option<usize>) -> Consistency {
     }
 }
 
-/// The consistency level of a read whose result decides on a write. It is the level of the writes, so that the
-/// read sees every confirmed row, or the level of the reads if that asks more replicas.
+/// The consistency level of a read whose result decides on a write. It is the level of the writes, so that
+/// the read sees every confirmed row, or the level of reads if that involves more replicas.
 pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
     let rank = |level| match level {
         Consistency::Any | Consistency::LocalOne => 0,
@@ -50,7 +50,7 @@ pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
     if level == Consistency::Any { Consistency::LocalOne } else { level }
 }
 
-/// `None` while the driver does not know the keyspace.
+/// The number of replicas of a keyspace; `None` while the driver does not know the keyspace.
 fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> Option<usize> {
     let state = session.get_cluster_state();
     Some(match &state.get_keyspace(keyspace)?.strategy {

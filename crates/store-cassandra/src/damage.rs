@@ -19,7 +19,7 @@ impl DamageReporter {
         Self { counter, throttle: Arc::new(Throttle::new(10_000)), clock }
     }
 
-    /// Counts a row, and logs it unless another one was logged a moment ago.
+    /// Counts a row, and logs it unless another one was logged recently.
     pub(crate) fn report(&self, table: &str, row: &dyn Display, why: &dyn Display) {
         self.counter.add(1);
         if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {

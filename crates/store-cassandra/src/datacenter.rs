@@ -67,7 +67,7 @@ pub(crate) fn list(replicas: &[BTreeSet<String>]) -> String {
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Why a data centre in the settings cannot be used; `None` if it can.
+/// The reason why a data centre in the settings cannot be used; `None` if it can be used.
 pub(crate) fn unknown(datacenter: &str, key: &str, nodes: &BTreeSet<String>) -> Option<String> {
     (!datacenter.is_empty() && !nodes.is_empty() && !nodes.contains(datacenter)).then(|| {
         let names: Vec<&str> = nodes.iter().map(String::as_str).collect();

@@ -1,9 +1,9 @@
 //! Deletes points: one tombstone for each partition that has a row, none for the others. A partition that is deleted
 //! only in part gets a range tombstone.
 //!
-//! Both the search for rows and the deletion ask all replicas. A replica that missed a deletion for longer than
-//! `gc_grace_seconds` would bring the points back under the same id. As long as one of the replicas is down, nothing is
-//! deleted in its partitions, and the caller retries.
+//! Both the search for rows and the deletion need the answer of all replicas. A replica that missed a
+//! deletion for longer than `gc_grace_seconds` would bring the points back under the same id. As long as one
+//! of the replicas is down, nothing is deleted in its partitions, and the caller retries.
 
 use std::ops::Range;
 

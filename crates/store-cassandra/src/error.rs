@@ -15,12 +15,13 @@ pub(crate) fn prepare(operation: impl Into<String>, error: PrepareError) -> Stor
     StoreError::with(kind_of_prepare(&error), operation, error)
 }
 
-/// The error of a connection that could not be opened.
+/// The error of a connection that could not be established.
 pub(crate) fn connect(operation: impl Into<String>, error: NewSessionError) -> StoreError {
     StoreError::with(ErrorKind::Unavailable, operation, error)
 }
 
-/// The error of a result that does not have the expected columns or types: the table is not like ours.
+/// The error of a result that does not have the expected columns or types: the table does not have our
+/// schema.
 pub(crate) fn answer(
     operation: impl Into<String>,
     error: impl std::error::Error + Send + Sync + 'static,
@@ -88,7 +89,8 @@ mod tests {
 
     use super::*;
 
-    /// What a server answers whose disk is full, or whose replicas cannot write: all of it is retried without end.
+    /// The errors of a server whose disk is full, or whose replicas cannot write, are all retried without
+    /// limit.
     #[test]
     fn a_server_in_trouble_is_retried() {
         let (consistency, write_type) = (Consistency::LocalQuorum, WriteType::UnloggedBatch);

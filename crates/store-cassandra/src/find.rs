@@ -32,9 +32,9 @@ use crate::{error, names};
 use counts::Counts;
 use plan::Query;
 
-/// Most queries of one search in flight.
+/// Maximum number of queries of one search in flight.
 const CONCURRENCY: usize = 8;
-/// Rows in every page but the first.
+/// Number of rows in every page but the first.
 const PAGE: i32 = 5000;
 /// Rows in the first page of a query. Most searches need no more. For the others the server would read the
 /// rest row by row on one core, so we read several parts of the token ring at once.
@@ -47,10 +47,10 @@ const PARTS_MAX: usize = 4;
 pub struct Limits {
     /// Maximum number of results.
     pub results_max: usize,
-    /// Maximum number of rows read from one table, matching or not.
+    /// Maximum number of rows read from one table, whether they match or not.
     pub rows_max: usize,
-    /// Searches that take at least this long have the rows of their terms counted, so that the next search
-    /// can choose better terms.
+    /// After a search that took at least this long, the rows of its terms are counted, so that the next
+    /// search can choose better terms.
     pub count_after: Duration,
 }
 
@@ -63,11 +63,11 @@ impl Default for Limits {
 /// A path that is a metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The full path, components joined by dots.
+    /// The full path; its components are separated by dots.
     pub path: String,
-    /// Whether it is the name of a metric.
+    /// Whether the path is the name of a metric.
     pub leaf: bool,
-    /// Whether it is a directory.
+    /// Whether the path is a directory.
     pub branch: bool,
 }
 
@@ -190,7 +190,7 @@ impl Search<'_> {
         Ok(names)
     }
 
-    /// Runs one query: first a small page, then the rest of the token ring in parts.
+    /// Runs one query: reads a small first page, then the rest of the token ring in parts.
     async fn run(
         &self,
         table: &'static str,

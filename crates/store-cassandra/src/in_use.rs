@@ -1,4 +1,4 @@
-//! Which tables for points this process uses, as it knows without asking the servers.
+//! Which tables for points this process uses, without a request to the servers.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct TableInUse {
     pub table: Table,
     /// Whether this process has written or read the table since its start.
     pub is_used: bool,
-    /// Why it cannot be used; `None` if no problem is known.
+    /// The reason why the table cannot be used; `None` if no problem is known.
     pub trouble: Option<String>,
 }
 
@@ -26,8 +26,8 @@ impl CassandraStore {
         &self.config.keyspace
     }
 
-    /// Returns whether both stores use the same tables for points: their keyspaces have the same name, and their clusters
-    /// have a node in common.
+    /// Returns whether both stores use the same tables for points: their keyspaces have the same name, and
+    /// their clusters have a node in common.
     ///
     /// # Errors
     /// `Unavailable` if one of them is not connected.
@@ -39,8 +39,8 @@ impl CassandraStore {
         Ok(own.iter().any(|node| others.contains(node)))
     }
 
-    /// Returns the tables that metrics of these retentions need, and all others that were used since the start. Asks
-    /// no server.
+    /// Returns the tables that metrics of these retentions need, and all others that were used since the
+    /// start. Sends no request.
     pub fn tables_in_use<'a>(&self, retentions: impl IntoIterator<Item = &'a Retention>) -> Vec<TableInUse> {
         let mut tables = schema::tables_of(retentions);
         let used = self.tables.used();

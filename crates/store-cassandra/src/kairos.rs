@@ -25,9 +25,9 @@ use crate::schema::ddl::quoted;
 use crate::session::Cluster;
 use crate::stats::Stats;
 
-/// Cells in one page.
+/// Number of cells in one page.
 const PAGE_CELLS: i32 = 20_000;
-/// How long servers may take to answer the first time.
+/// Timeout of the first answer of the servers.
 const FIRST: Duration = Duration::from_secs(20);
 
 /// What the index tables call the table of the points.
@@ -129,8 +129,8 @@ impl KairosTables for KairosKeyspace {
                 };
             }
         }
-        // The rule by which version 1.3 decides when it opens the keyspace: a keyspace that already has metric names is
-        // an old one.
+        // Version 1.3 decides by the same rule when it opens the keyspace: one that already has metric names
+        // is an old one.
         let Some(table) = self.table("string_index") else { return Ok(KairosUnit::Legacy) };
         let text = format!("SELECT column1 FROM {table} WHERE key = textAsBlob('metric_names') LIMIT 1");
         let pages = self.all(&text, ()).await?;
@@ -177,7 +177,7 @@ impl KairosTables for KairosKeyspace {
         let pages = self.all(&text, (metric, POINTS, CqlTimestamp(row_time_ms))).await?;
         let mut listed = Vec::new();
         for page in &pages {
-            // A partition with nothing but its static column has a row of nulls.
+            // A partition that has only its static column returns a row of nulls.
             type Row = (Option<String>, Option<HashMap<String, String>>);
             for row in page.rows::<Row>().map_err(|error| error::answer("read row_keys", error))? {
                 if let (Some(kind), Some(tags)) =

@@ -1,5 +1,5 @@
-//! Maps a slot to its table, its partition (of 2000 slots) and its offset, and a writer to the value of the
-//! column `shard`.
+//! Maps a slot to its table, its partition (of 2000 slots) and its offset, and maps a writer to the value of
+//! the column `shard`.
 
 use plumbago_model::Stage;
 use plumbago_store::WriterIdentity;
@@ -15,7 +15,7 @@ pub const OUT_OF_ORDER_SECONDS: u64 = 900;
 /// The largest count that fits into one row, because the column is a `smallint`.
 pub(crate) const COUNT_MAX: i32 = i16::MAX as i32;
 
-/// The largest count that fits into the rows of one writer together.
+/// The largest count that all rows of one writer for a slot can hold together.
 pub const COUNT_TOTAL_MAX: i32 = COUNT_MAX * IDS_PER_WRITER as i32;
 
 /// A table for points: a stage, and whether it holds raw points or windows. All metrics that have the
@@ -110,8 +110,8 @@ pub fn writer_of(key: i16) -> (WriterIdentity, u16) {
     (writer, writer_id - writer.first_id())
 }
 
-/// Splits a count into parts that each fit into a `smallint`, filling the first ones up. There is at least
-/// one part and at most [`IDS_PER_WRITER`]; a larger count is cut off (see [`fit`]).
+/// Splits a count into parts that each fit into a `smallint`, filling the first parts completely. There is at
+/// least one part and at most [`IDS_PER_WRITER`]; a larger count is cut off (see [`fit`]).
 pub fn split_count(count: i32) -> impl Iterator<Item = i16> {
     let mut left = count.clamp(-COUNT_TOTAL_MAX, COUNT_TOTAL_MAX);
     let mut first = true;

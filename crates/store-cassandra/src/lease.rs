@@ -71,11 +71,12 @@ impl NameStore {
         use scylla::value::{CqlValue, Row};
         let session = self.cluster.session().await?;
         let mut statement = (*self.statement(&session, text, true).await?).clone();
-        // The result has more columns if the transaction was not applied, and repeating it is not safe.
+        // The result has more columns if the transaction was not applied, and repeating the request is not
+        // safe.
         statement.set_use_cached_result_metadata(false);
         statement.set_is_idempotent(false);
-        // Among the replicas of all data centres. The driver's default asks those of the local one, so each data
-        // centre would grant the same lease.
+        // The replicas of all data centres have to agree. With the driver's default only those of the local
+        // one would, so each data centre could grant the same lease.
         statement.set_serial_consistency(Some(SerialConsistency::Serial));
         let result = session.execute_unpaged(&statement, values).await;
         let rows = result

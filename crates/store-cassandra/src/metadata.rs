@@ -29,9 +29,9 @@ use crate::statements::Names;
 use crate::stats::Stats;
 use crate::tags::TagsTable;
 
-/// Most requests for names in flight per call.
+/// Maximum number of requests for names in flight per call.
 pub(crate) const CONCURRENCY: usize = 64;
-/// Most configurations that are kept so that metrics with equal ones share memory.
+/// Maximum number of configurations that are kept so that metrics with equal configurations share memory.
 const CONFIGS_MAX: usize = 10_000;
 /// The Unix epoch as a time of a time-based UUID: 100 ns steps since 1582-10-15.
 const UUID_EPOCH: u64 = 0x01B2_1DD2_1381_4000;
@@ -336,7 +336,7 @@ impl NameStore {
             return Ok(Arc::clone(known.value()));
         }
         let config = Arc::new(config_from_map(map)?);
-        // Several tasks may pass the limit at once, by one each.
+        // Several tasks may check at the same time, and each may exceed the limit by one.
         if self.known_configs.len() < CONFIGS_MAX {
             self.known_configs.insert(key, Arc::clone(&config));
         }
@@ -412,7 +412,7 @@ fn map_to_write(metric: &MetricMeta, existing: Option<&MetadataRow>) -> HashMap<
     kept.cloned().unwrap_or_else(|| config_to_map(&metric.config))
 }
 
-/// Whether the row has all columns that a metric needs.
+/// Whether the row exists and has all columns that a metric needs.
 fn is_whole(row: Option<&MetadataRow>) -> bool {
     row.is_some_and(|(id, config, created_on, ..)| id.is_some() && config.is_some() && created_on.is_some())
 }

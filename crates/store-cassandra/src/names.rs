@@ -19,13 +19,13 @@ pub struct NameLimits {
 /// Why a name cannot be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameProblem {
-    /// It has more components than the tables have columns for; holds the most that a name may have.
+    /// The name has more components than the tables have columns for; holds the maximum.
     #[error("the name has more than {0} components, and the tables have no columns for the others")]
     TooManyComponents(u32),
     /// A component equals the value that marks the end of names.
     #[error("the name has the component {END}, which the tables use to mark the end of a name")]
     EndMarker,
-    /// It is longer than a key of the server may be.
+    /// The name is longer than the longest key of the server.
     #[error("the name is longer than {KEY_BYTES_MAX} bytes")]
     TooLong,
     /// A component or the path above it is too long for the index.

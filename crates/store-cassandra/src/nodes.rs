@@ -16,28 +16,29 @@ use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancing
 use scylla::statement::Statement;
 use uuid::Uuid;
 
-/// Pause between two looks at the connections.
+/// Pause between two checks of the connections.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pause between two requests to a node.
 const ASK_EVERY: Duration = Duration::from_secs(2);
-/// Timeout of a request to a node. Other nodes are asked meanwhile.
+/// Timeout of a request to a node. Requests to other nodes do not wait for it.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most nodes that a message names.
+/// Maximum number of nodes that a message names.
 const NAMED_MAX: usize = 10;
 
 /// What is known about a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
-    /// A number that grows with each start of the node, and when the request was sent that read it.
+    /// The number of the node's current start, which grows with each start, and the time when the request
+    /// that read it was sent.
     start: Option<(i32, Instant)>,
-    /// The connection was lost after that request.
+    /// Whether the connection was lost after that request.
     was_lost: bool,
     /// When the last request was sent.
     asked: Option<Instant>,
 }
 
-/// What an answer means.
+/// What the answer of a node shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finding {
     /// Nothing new.
@@ -111,8 +112,8 @@ impl Starts {
     }
 }
 
-/// Asks the nodes until the future is dropped, all of them concurrently. Calls `restarted` for each node that was
-/// started again since the last answer, and `looked` in each round with the known nodes.
+/// Asks the nodes until the future is dropped, all of them concurrently. Calls `restarted` for each node that
+/// was started again since the last answer, and calls `looked` in each round with the known nodes.
 pub(crate) async fn watch(
     session: &Session,
     starts: &Starts,
@@ -160,8 +161,8 @@ pub(crate) async fn watch(
     }
 }
 
-/// Which nodes are not connected, as text for operators; `None` if it is none or all of them. `datacenter` is the
-/// local one, whose nodes alone count; if it is empty, all do.
+/// Which nodes are not connected, as text for operators; `None` if all are connected or none is. Only nodes
+/// of the local data centre `datacenter` count; if it is empty, all nodes count.
 pub(crate) fn missing(nodes: &[Arc<Node>], datacenter: &str, role: &str) -> Option<String> {
     let is_used = |node: &&Arc<Node>| datacenter.is_empty() || node.datacenter.as_deref() == Some(datacenter);
     let used: Vec<(String, bool)> =
@@ -169,7 +170,7 @@ pub(crate) fn missing(nodes: &[Arc<Node>], datacenter: &str, role: &str) -> Opti
     named(&used, role)
 }
 
-/// The same for addresses, each with whether it is connected.
+/// Like `missing`, for addresses with the information whether each is connected.
 fn named(nodes: &[(String, bool)], role: &str) -> Option<String> {
     let mut away: Vec<&str> =
         nodes.iter().filter(|(_, up)| !up).map(|(address, _)| address.as_str()).collect();

@@ -23,7 +23,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// A table is reported for this long after its last denied write. Its rows are retried more often than that.
 const DENIED_FOR: Duration = Duration::from_secs(300);
 
-/// Most prepared statements on the tables for names that are kept.
+/// Maximum number of prepared statements on the tables for names that are kept.
 const TEXTS_MAX: usize = 1000;
 
 /// The prepared statements on one table for points.
@@ -54,7 +54,8 @@ pub(crate) struct Tables {
     config: Config,
     ready: DashMap<Table, Arc<TableStatements>>,
     refused: DashMap<Table, (Instant, String)>,
-    /// Tables to which the role may not write, with the server's words. Unlike refused ones they can be read.
+    /// Tables to which the role may not write, with the server's message. Unlike refused ones they can be
+    /// read.
     denied: DashMap<Table, (Instant, String)>,
     /// Tables that were needed for a write. A missing table that is only read needs no attention.
     written: DashSet<Table>,
@@ -90,8 +91,8 @@ impl Tables {
         self.cluster.session().await
     }
 
-    /// Like `get`, for a write. If the table cannot be used, it is reported. If the role may not write to it, every call
-    /// fails for a while, as for a missing table.
+    /// Like `get`, for a write. If the table cannot be used, it is reported. If the role may not write to it,
+    /// every call fails for a while, as for a missing table.
     pub(crate) async fn get_to_write(&self, table: Table) -> Result<Arc<TableStatements>, StoreError> {
         if let Some(why) = self.denial(table) {
             let operation =

@@ -200,7 +200,7 @@ impl PointReader {
 }
 
 /// Whether rows are computed from the answer. Such a read must see every row that was confirmed: a replica
-/// that lags would make wrong windows for good.
+/// that lags would make windows permanently wrong.
 fn decides_on_a_write(request: &ReadRequest, view: View) -> bool {
     request.include_retained || matches!(view, View::SameReplica(_))
 }
@@ -227,7 +227,7 @@ fn empty(range: &SlotRange, view: View) -> Column {
     column
 }
 
-/// The slot whose rows are being collected.
+/// The slot whose rows are currently collected.
 #[derive(Default)]
 struct OpenSlot {
     offset: i16,
@@ -356,7 +356,8 @@ impl<'a> Rows<'a> {
                 let mut row = mine.row();
                 let one_wins = matches!(method, Aggregation::Last | Aggregation::Percentile(_));
                 if one_wins && mine.loses_to(same) {
-                    // Whoever merges the two rows may use the value of ours, so ours must have the value that wins.
+                    // A merge of the two rows may use the value of our row, so our row must have the value
+                    // that wins.
                     row.value = same.row().value;
                 }
                 let other_replicas = open.other_replicas.of_others(own.replica());

@@ -18,7 +18,7 @@ use crate::scan::TokenRange;
 use crate::schema::{DIRECTORIES, METADATA};
 use crate::store::CassandraStore;
 
-/// Most rows in one page, even if the caller asks for more.
+/// Maximum number of rows in one page, even if the caller asks for more.
 const PAGE_MAX: usize = 20_000;
 /// The length from which SASI leaves a value out of the index, in bytes.
 const INDEXED_BYTES: usize = 1024;
@@ -48,7 +48,8 @@ fn rest(share: Share, position: Option<Vec<u8>>) -> Result<TokenRange, StoreErro
     Ok(TokenRange { first, ..whole })
 }
 
-/// The last token that a page covers: that of its last row if the page is full, otherwise the end of the range.
+/// The last token that a page covers: the token of its last row if the page is full, otherwise the end of the
+/// range.
 fn reach(range: TokenRange, rows: usize, limit: usize, last: Option<i64>) -> i64 {
     if rows >= limit { last.unwrap_or(range.last) } else { range.last }
 }

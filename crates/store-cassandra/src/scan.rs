@@ -13,7 +13,7 @@ use crate::error;
 use crate::metadata::NameStore;
 use crate::schema::METADATA;
 
-/// Most rows in one page, even if the caller asks for more. Larger pages are not faster.
+/// Maximum number of rows in one page, even if the caller asks for more. Larger pages are not faster.
 const PAGE_MAX: usize = 20_000;
 
 /// A range of the token ring, including both ends.

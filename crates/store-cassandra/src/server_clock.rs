@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use plumbago_model::Clock;
 
-/// The servers' clock. Clones share it.
+/// The servers' clock. Clones share the last comparison.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ServerClock(Arc<Mutex<Option<(i64, Instant)>>>);
 

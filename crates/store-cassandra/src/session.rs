@@ -78,9 +78,9 @@ struct Shared {
     /// Number of restarts of nodes that were noticed.
     restarts: AtomicU64,
     starts: nodes::Starts,
-    /// Whether none of the nodes is connected any more.
+    /// Whether the connections to all nodes were lost.
     is_lost: AtomicBool,
-    /// The nodes that are used but not connected, as text for operators; `None` if all are, or none is.
+    /// The nodes that are used but not connected, as text for operators; `None` if all or none are connected.
     missing: Mutex<Option<String>>,
     replication: Mutex<Replication>,
     /// How often the replication or the local data centre has changed.
@@ -109,7 +109,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Starts to connect in the background. Must be called inside the runtime that will use the connections.
+    /// Starts connecting in the background. Must be called inside the runtime that will use the connections.
     pub(crate) fn connect(config: &Config, stats: &Stats) -> Result<Self, StoreError> {
         let own = config.has_metadata_cluster();
         let (data, metadata) = (config.keyspace.clone(), config.metadata_keyspace());
@@ -135,15 +135,15 @@ impl Clusters {
         Ok(Self { points, names: Arc::new(Cluster::start(settings, stats)?), timestamps })
     }
 
-    /// Whether both are connected.
+    /// Whether both clusters are connected.
     pub fn is_up(&self) -> bool {
         self.points.is_up() && self.names.is_up()
     }
 }
 
 impl Cluster {
-    /// Starts to connect to a cluster in order to read a keyspace of another program. `role` says what the cluster
-    /// holds, for messages.
+    /// Starts connecting to a cluster in order to read a keyspace of another program. `role` says what the
+    /// cluster holds, for messages.
     pub(crate) fn for_reading(
         config: &Config,
         keyspace: &str,
@@ -193,7 +193,7 @@ impl Cluster {
         Err(StoreError::with(ErrorKind::Unavailable, operation, why))
     }
 
-    /// Whether an attempt to connect has failed and none has succeeded.
+    /// Whether an attempt to connect has failed and no attempt has succeeded.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(&*self.shared.link.borrow(), Link::Failed(_))
     }
@@ -207,8 +207,8 @@ impl Cluster {
         self.shared.is_lost.load(Ordering::Acquire).then(|| self.shared.settings.lost())
     }
 
-    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is. Nodes of
-    /// other data centres do not count if a local one is used.
+    /// Which of several nodes are not connected, as text for operators; `None` if all or none are connected.
+    /// Nodes of other data centres do not count if a local one is used.
     pub(crate) fn missing(&self) -> Option<String> {
         self.shared.missing().clone()
     }
@@ -405,7 +405,8 @@ impl Shared {
         self.replication.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether the replication of the keyspaces has changed, and chooses the local data centre again then.
+    /// Checks whether the replication of the keyspaces has changed; if so, chooses the local data centre
+    /// again.
     fn note_replication(&self, session: &Session, contact_points: &[IpAddr]) {
         let state = session.get_cluster_state();
         let keyspaces = self.settings.keyspaces.iter().filter_map(|name| state.get_keyspace(name));
@@ -475,8 +476,8 @@ impl Shared {
     }
 }
 
-/// An execution profile that also sends a request to another node if the first takes longer than `after`,
-/// so that a node that hangs only delays a read. `None` if `after` is zero.
+/// An execution profile that also sends a request to another node if the first takes longer than `after`, so
+/// that a hanging node only delays a read. `None` if `after` is zero.
 pub(crate) fn speculative(session: &Session, after: Duration) -> Option<ExecutionProfileHandle> {
     let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 1, retry_interval: after };
     let usual = session.get_default_execution_profile_handle();

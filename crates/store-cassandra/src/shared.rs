@@ -18,7 +18,7 @@ use crate::scan::TokenRange;
 use crate::schema::{self, Severity};
 use crate::store::CassandraStore;
 
-/// Most differences that a status lists as reasons why features are off.
+/// Maximum number of differences that a status lists as reasons why features are off.
 const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;

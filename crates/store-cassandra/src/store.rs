@@ -51,8 +51,8 @@ pub struct CassandraStore {
 }
 
 impl CassandraStore {
-    /// Starts to connect in the background and returns at once. Calls fail with `Unavailable` until
-    /// a node answers. Must be called inside the runtime that will use the store.
+    /// Starts connecting in the background and returns at once. Calls fail with `Unavailable` until a node
+    /// answers. Must be called inside the runtime that will use the store.
     ///
     /// `identity` is the writer identity of this daemon, which is kept in its data directory.
     ///
@@ -112,12 +112,12 @@ impl CassandraStore {
         self.clusters.points.has_failed() || self.clusters.names.has_failed()
     }
 
-    /// Why a cluster is not connected, as text for operators; `None` if all are.
+    /// The reason why a cluster is not connected, as text for operators; `None` if all are connected.
     pub fn trouble(&self) -> Option<String> {
         self.clusters.points.trouble().or_else(|| self.clusters.names.trouble())
     }
 
-    /// Which of several nodes are not connected, as text for operators; `None` if all are, or none is.
+    /// Which of several nodes are not connected, as text for operators; `None` if all or none are connected.
     pub(crate) fn missing(&self) -> Option<String> {
         let Clusters { points, names, .. } = &self.clusters;
         let of_names = || names.missing().filter(|_| !Arc::ptr_eq(points, names));
@@ -155,8 +155,8 @@ impl CassandraStore {
         self.clusters.timestamps.continue_after(last_us);
     }
 
-    /// Says that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of another writer:
-    /// the data directory is a copy of that writer's, which may send the same rows.
+    /// Declares that rows of the spool up to `until_us` (microseconds since the epoch) carry the identity of
+    /// another writer: the data directory is a copy of that writer's, which may send the same rows.
     pub fn set_former_writer(&self, identity: WriterIdentity, until_us: i64) {
         self.identity.set_former(identity, until_us);
     }

@@ -16,8 +16,8 @@ use crate::schema::ddl::{Makes, Server, Statement};
 use crate::schema::{self, CHANGES, Compression, Difference, LiveSchema, Schema};
 use crate::store::CassandraStore;
 
-/// How long one statement may take. A change of the schema waits for all nodes, whatever requests for rows may take
-/// (`store.cassandra.request_timeout`).
+/// Timeout of one statement. It does not depend on `store.cassandra.request_timeout`, because a change of the
+/// schema waits for all nodes.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The plan of a `syncdb` run.
@@ -39,7 +39,7 @@ pub struct SyncPlan {
     pub compression_changes: Vec<String>,
 }
 
-/// Plans what to create on a server with the schema `live`. `now` is in seconds since the epoch. Pure.
+/// Plans what to create on a server with the schema `live`. `now` is in seconds since the epoch. No I/O.
 pub(crate) fn plan(
     config: &Config,
     tables: &BTreeSet<Table>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// How long a table that was found absent is not tried again, in milliseconds. Each try costs a request.
 const ABSENT_FOR_MS: i64 = 60_000;
 
-/// When the table was last found absent, in milliseconds since the epoch.
+/// The time when the table was last found absent, in milliseconds since the epoch.
 #[derive(Debug)]
 pub(crate) struct TagsTable(AtomicI64);
 

@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use scylla::policies::timestamp_generator::TimestampGenerator;
 
-/// How much later than the last known timestamp of an earlier process its last change of names may be, in
-/// microseconds: rows of points are committed at least this often.
+/// The last change of names by an earlier process may be this much later than its last known timestamp, in
+/// microseconds. Rows of points are committed at least this often.
 const UNKNOWN_US: i64 = 300_000_000;
 
 /// Gives timestamps: the current time, but always later than the last one. Clones share the last one.

@@ -35,8 +35,8 @@ pub(crate) struct TlsProblem {
     pub(crate) text: String,
 }
 
-/// The TLS configuration; `None` if connections are not encrypted. Fails with `Invalid` if a file cannot be
-/// used.
+/// The TLS configuration for the driver; `None` if connections are not encrypted. Fails with `Invalid` if a
+/// file cannot be used.
 pub(crate) fn client_config(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, StoreError> {
     let config = build(tls).map(|config| config.map(Arc::new));
     config.map_err(|TlsProblem { setting, text }| {

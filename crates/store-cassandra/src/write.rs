@@ -115,7 +115,8 @@ impl PointWriter {
     /// have to confirm it, unless one of them is not connected. The reason: for a while after the return of a node the
     /// others still consider it down, and a quorum would confirm rows that the node never gets.
     ///
-    /// Rows from before the present writer id was drawn carry the former one ([`CassandraStore::set_former_writer`]).
+    /// Rows that are older than the present writer id carry the former one
+    /// ([`CassandraStore::set_former_writer`]).
     ///
     /// [`CassandraStore::set_former_writer`]: crate::CassandraStore::set_former_writer
     ///
@@ -130,8 +131,8 @@ impl PointWriter {
         self.write_runs_as(self.identity.former_at(timestamp_us), batch, timestamp_us, nodes).await
     }
 
-    /// Counts the rows of a batch by the nodes that keep them, given by their host ids, and writes nothing. A row counts
-    /// for each of its replicas, and not at all if they are not known.
+    /// Counts the rows of a batch by the nodes that keep them, given by their host ids, and writes nothing. A
+    /// row counts for each of its replicas, and not at all if they are not known.
     ///
     /// # Errors
     /// If there is no connection.
@@ -153,7 +154,7 @@ impl PointWriter {
         Ok(rows)
     }
 
-    /// Writes with the identity of this daemon unless `other` names another one.
+    /// Writes runs with the identity of this daemon unless `other` names another one.
     async fn write_runs_as(
         &self,
         other: Option<WriterIdentity>,

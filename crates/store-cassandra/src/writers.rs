@@ -13,8 +13,8 @@ use crate::metadata::NameStore;
 
 /// How long rows may carry writer ids after these were registered or renewed.
 const VALID_FOR: Duration = Duration::from_secs(86_400);
-/// How much longer ids stay taken, after `VALID_FOR` and the longest window, to allow for clocks that differ and for
-/// requests that are on their way.
+/// A margin after `VALID_FOR` and the longest window, during which ids stay taken. It allows for different
+/// clocks and for requests in flight.
 const MARGIN: Duration = Duration::from_secs(86_400);
 
 /// The time of registration of a process that never registers, such as a command.
@@ -44,7 +44,7 @@ impl SharedIdentity {
         }))
     }
 
-    /// Says that rows up to a timestamp carry another identity. Only the first call has an effect.
+    /// Declares that rows up to a timestamp carry another identity. Only the first call has an effect.
     pub(crate) fn set_former(&self, identity: WriterIdentity, until_us: i64) {
         let _ = self.0.former.set((identity, until_us));
     }
@@ -59,8 +59,8 @@ impl SharedIdentity {
         WriterIdentity::new((packed >> 16) as u8, packed as u16)
     }
 
-    /// Replaces the identity. If the one before was registered, rows may carry the new one only once that is
-    /// registered too.
+    /// Replaces the identity. If the previous identity was registered, rows may carry the new one only after
+    /// it is registered too.
     pub(crate) fn set(&self, identity: WriterIdentity) {
         if self.0.registered_ms.load(Ordering::Acquire) != NEVER {
             self.lose();

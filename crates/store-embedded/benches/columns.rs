@@ -1,4 +1,4 @@
-//! Encoding and decoding columns of values, by length. Prints bytes per value first.
+//! Measures encoding and decoding of columns of values, by length. First prints the bytes per value.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! A day of flushes: the cost of a commit, bytes per point fresh and merged, the time of reads.
+//! Measures a day of flushes: the cost of a commit, the bytes per point in fresh and in merged blocks, and
+//! the time of reads.
 //!
 //! `METRICS=100000 SLOTS=1440 BLOCK=30 cargo bench -p plumbago-store-embedded --bench store`. With
 //! `WRITE_ONLY=1` it stops after the flushes, for a profile.
@@ -27,7 +28,7 @@ const START: u32 = 20_000 * 1440;
 struct Metric {
     id: MetricId,
     series: common::Series,
-    /// The next block's first slot.
+    /// The first slot of the next block.
     next: u32,
     sum: f64,
     state: Vec<u8>,
@@ -89,7 +90,7 @@ fn write(store: &EmbeddedStore, clock: &ManualClock, all: &mut [Metric], slots: 
             for metric in chunk {
                 values.clear();
                 values.extend((metric.next..metric.next + block_slots).map(|slot| {
-                    // Whole days only: partial blocks at the ends would count as rows.
+                    // Only whole days are written, because partial blocks at the ends would count as rows.
                     if (START..end).contains(&slot) { metric.series.next() } else { f64::NAN }
                 }));
                 points += values.iter().filter(|v| !v.is_nan()).count() as u64;

@@ -1,4 +1,4 @@
-//! The catalogue: which buckets and layers exist.
+//! The catalogue: the list of buckets and layers.
 //!
 //! A stage's time is divided into buckets of equal length. A bucket holds layers, oldest first. Where
 //! several layers have a value for a slot, the newest one counts. Flushes write to a bucket's newest fresh
@@ -16,7 +16,7 @@ use plumbago_store::BlockLayout;
 /// Maximum number of slots in a long block: a day of minutes, which a query decodes in about 10 µs.
 const MERGED_SLOTS_MAX: u32 = 1440;
 
-/// No bucket is added beyond this number of keyspaces: fjall hangs when it opens more than 1000.
+/// The number of keyspaces from which no bucket is added: fjall hangs when it opens more than 1000.
 pub(crate) const KEYSPACES_MAX: usize = 800;
 
 /// A stage and its role. The same stage may be raw for one metric and coarse for another, with different
@@ -41,33 +41,34 @@ pub(crate) struct StageBuckets {
     pub(crate) buckets: BTreeMap<u32, Bucket>,
 }
 
-/// The layers of one span of time.
+/// The layers of one time span.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bucket {
-    /// Oldest first.
+    /// The layers, the oldest first.
     pub(crate) layers: Vec<Arc<Layer>>,
-    /// How many of the oldest layers are being merged and take no more writes.
+    /// How many of the oldest layers are being merged and accept no more writes.
     pub(crate) frozen: usize,
-    /// A merge found damaged rows. The bucket is not merged again, so that its sound rows stay readable.
+    /// Whether a merge found damaged rows. Such a bucket is not merged again, so that its sound rows stay
+    /// readable.
     pub(crate) damaged: bool,
 }
 
-/// One keyspace with rows of a bucket.
+/// One layer of a bucket: a keyspace with rows.
 pub(crate) struct Layer {
     pub(crate) keyspace: Keyspace,
     pub(crate) kind: Kind,
     pub(crate) coarse: bool,
     /// The first slot of the bucket.
     pub(crate) bucket_start: u32,
-    /// When this process last wrote to it, in seconds since the epoch.
+    /// The time at which this process last wrote to the layer, in seconds since the epoch.
     pub(crate) written: AtomicI64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Takes flushes: blocks as the engine cuts them.
+    /// A layer for flushes, with the blocks as the engine writes them.
     Fresh { block_slots: u32, since: i64 },
-    /// Long blocks, numbered from the start of the bucket.
+    /// A layer of long blocks, which are numbered from the start of the bucket.
     Merged { block_slots: u32 },
 }
 
@@ -79,7 +80,7 @@ impl Catalogue {
 }
 
 impl StageKey {
-    /// Its name in keys and in names of keyspaces.
+    /// The name of the stage in keys and in names of keyspaces.
     pub(crate) fn label(&self) -> String {
         let role = if self.coarse { 'c' } else { 'r' };
         format!("{role}{}s{}", self.stage.resolution, self.stage.points)
@@ -133,7 +134,7 @@ impl StageBuckets {
         (u64::from(bucket) + 1) * u64::from(self.bucket_slots)
     }
 
-    /// True when the retention of the bucket's last slot has passed.
+    /// Whether the retention of the bucket's last slot has passed.
     pub(crate) fn is_expired(&self, bucket: u32, now: i64) -> bool {
         let stage = self.key.stage;
         let end = self.end_of(bucket) * u64::from(stage.resolution);
@@ -147,7 +148,7 @@ impl StageBuckets {
 }
 
 impl Bucket {
-    /// The layer that takes writes, if its blocks suit runs of `block_slots`.
+    /// The layer that accepts writes, if its block length suits runs of `block_slots`.
     pub(crate) fn live(&self, block_slots: Option<u32>) -> Option<&Arc<Layer>> {
         let layer = self.layers.get(self.frozen..)?.last()?;
         match layer.kind {
@@ -191,7 +192,7 @@ impl Layer {
         self.written.store(now, Ordering::Relaxed);
     }
 
-    /// Its line in the row of its bucket.
+    /// The line of the layer in the catalogue row of its bucket.
     pub(crate) fn to_line(&self) -> String {
         let name: &str = self.keyspace.name();
         match self.kind {
@@ -207,7 +208,7 @@ impl std::fmt::Debug for Layer {
     }
 }
 
-/// Parses a line of [`Layer::to_line`]: name of the keyspace, kind.
+/// Parses a line of [`Layer::to_line`]: the name of the keyspace and the kind.
 pub(crate) fn parse_layer(line: &str) -> Option<(&str, Kind)> {
     let mut words = line.split(' ');
     let kind = words.next()?;

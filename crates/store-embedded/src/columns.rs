@@ -1,5 +1,5 @@
-//! A cache of decoded columns that were read lately. Dashboards repeat their queries, and a repeated read gets a copy
-//! from the cache.
+//! A cache of decoded columns that were read recently. Dashboards repeat their queries, and a repeated read
+//! gets a copy from the cache.
 //!
 //! Every write of a metric makes its columns stale. A writer calls [`Columns::written`] after its commit and before it
 //! returns. A column is cached together with the mark that its metric had before the read ([`Columns::mark`]). If a
@@ -19,18 +19,19 @@ use crate::catalogue::StageKey;
 /// The number of marks, which metrics share. A write also drops the columns of metrics with the same mark.
 const MARKS: usize = 1 << 18;
 
-/// Most slots after the end of a range that are read as well, for requests that come a little later.
+/// Maximum number of slots after the end of a range that are read too, for requests that follow a little
+/// later.
 const AHEAD: u32 = 64;
 
-/// Bytes of an entry besides its values.
+/// Size of an entry without its values, in bytes.
 const ENTRY_BYTES: usize = 200;
 
-/// A typical length, to estimate the number of entries: a day of minutes.
+/// A typical size of a column in bytes, which is used to estimate the number of entries: a day of minutes.
 const COLUMN_BYTES: u64 = 12 << 10;
 
-/// Columns, limited by bytes.
+/// The cache of columns, with a limited size in bytes.
 pub(crate) struct Columns {
-    /// `None` when the settings leave no room.
+    /// The cache; `None` if the settings disable it.
     cache: Option<Cache<Owner, Arc<Kept>, Bytes>>,
     /// For each mark, how often the metrics that share it were written; wraps.
     marks: Box<[AtomicU32]>,
@@ -39,7 +40,7 @@ pub(crate) struct Columns {
 /// Identifies a column.
 type Owner = (MetricId, StageKey);
 
-/// The mark of a metric at some moment.
+/// The mark of a metric at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark(u32);
 
@@ -59,7 +60,7 @@ impl Weighter<Owner, Arc<Kept>> for Bytes {
 }
 
 impl Columns {
-    /// Keeps at most this many bytes; 0 keeps nothing.
+    /// A cache of at most this many bytes; with 0 it keeps nothing.
     pub(crate) fn new(bytes: u64) -> Self {
         let cache = || Cache::with_weighter((bytes / COLUMN_BYTES + 1) as usize, bytes, Bytes);
         let marks = if bytes > 0 { MARKS } else { 1 };
@@ -105,7 +106,7 @@ impl Columns {
         }
     }
 
-    /// Drops everything.
+    /// Drops all columns.
     pub(crate) fn clear(&self) {
         self.marks.iter().for_each(|mark| {
             mark.fetch_add(1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Writing: runs are cut into rows at the borders of blocks, and all rows of a batch are one commit.
+//! Writes batches: runs are cut into rows at the borders of blocks, and all rows of a batch are one commit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::shared::Core;
 /// Commits rows and state rows, all or nothing.
 ///
 /// # Errors
-/// `Unavailable` when fjall refuses writes, `Overloaded` when the disk does not keep up, `Invalid` when
-/// there are too many time buckets.
+/// `Unavailable` if fjall refuses writes, `Overloaded` if the disk is too slow, `Invalid` if there are too
+/// many time buckets.
 pub(crate) fn commit(
     core: &Core,
     open: &Open,
@@ -53,15 +53,15 @@ struct Piece {
     key: Key,
     /// Position of the run in the batch.
     run: usize,
-    /// Slots of the run, counted from its first.
+    /// The slots of the run, counted from its first one.
     slots: Range<usize>,
-    /// Position of the first of them in the block.
+    /// Position of the first of these slots in the block.
     at: usize,
-    /// True if the piece replaces all slots of the stored row, so that the row need not be read.
+    /// Whether the piece replaces all slots of the stored row, so that the row need not be read.
     whole: bool,
 }
 
-/// The pieces for one layer.
+/// The pieces that are written to one layer.
 struct Part {
     layer: Arc<Layer>,
     pieces: Vec<Piece>,
@@ -74,7 +74,7 @@ fn by_row(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
 
 #[derive(Default)]
 struct CommitPlan {
-    /// Slots of a raw block.
+    /// Number of slots in a raw block.
     raw_slots: u32,
     parts: Vec<Part>,
     missing: Vec<Missing>,
@@ -144,7 +144,7 @@ impl CommitPlan {
                 slot = until;
                 continue;
             }
-            // A block whose slots are all known replaces the stored one.
+            // A block whose slots are all known replaces the stored block.
             let whole = covers && (run.whole || known == slots.len());
             part.pieces.push(Piece {
                 key: key(&run.id, number),
@@ -226,7 +226,8 @@ impl CommitPlan {
         core.stats.slots_expired.add(self.expired);
         let rotate = |keyspace: &Keyspace| pressure::rotate_when_full(keyspace, core.config.memtable_bytes.0);
         let committed = batch.commit();
-        // Even after a failed commit, because a part of it may have been written.
+        // The cached columns become stale even after a failed commit, because a part of it may have been
+        // written.
         rows.runs.iter().for_each(|run| core.columns.written(&run.id));
         if committed.is_ok() {
             core.host.committed(number);
@@ -249,10 +250,10 @@ struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Reads the stored row into `block`. Returns `false` when there is none or it is lost.
+    /// Reads the stored row into `block`. Returns `false` if there is none or it is damaged.
     ///
     /// # Errors
-    /// Errors that may pass, such as too few file descriptors. The row must then not be overwritten.
+    /// Temporary errors, such as too few file descriptors. The row must then not be overwritten.
     fn load(&mut self, core: &Core, layer: &Layer, key: &Key) -> Result<bool, StoreError> {
         let row = match layer.keyspace.get(key) {
             Ok(Some(row)) => row,

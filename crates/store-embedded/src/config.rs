@@ -7,23 +7,24 @@ use serde::{Deserialize, Deserializer, de};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Bytes of memory for blocks read from the disk.
+    /// Memory for blocks that were read from the disk, in bytes.
     pub cache_bytes: ByteSize,
-    /// Bytes of memory for columns that were read lately; 0 keeps none.
+    /// Memory for columns that were read recently, in bytes; 0 keeps none.
     pub columns_bytes: ByteSize,
-    /// Raw slots per block. Longer blocks take less room on the disk and more memory in the heads.
+    /// Raw slots per block. Longer blocks use less disk space and more memory in the heads.
     #[serde(deserialize_with = "block_slots")]
     pub block_slots: u32,
-    /// Commits are refused while the disk has less free space than this. Tables are written in the
-    /// background, so it is more than one commit needs.
+    /// The free disk space in bytes below which commits are refused. Tables are written in the
+    /// background, so the limit is larger than the space that one commit needs.
     pub min_free_bytes: ByteSize,
     /// How long after its last slot a bucket is closed and merged into long blocks.
     pub merge_after: Period,
-    /// Effort of pco for long blocks, 0 to 12. Higher is smaller and slower.
+    /// Effort of pco for long blocks, 0 to 12. With a higher effort blocks are smaller, and compression is
+    /// slower.
     #[serde(deserialize_with = "merge_effort")]
     pub merge_effort: u8,
-    /// Unwritten rows of a keyspace beyond which they go to a table. Not a setting: follows from the memory
-    /// ceiling of the process.
+    /// Size of a keyspace's rows in memory, in bytes, from which they are written to a table. This is not a
+    /// setting: it follows from the memory ceiling of the process.
     #[serde(skip)]
     pub memtable_bytes: ByteSize,
 }
@@ -42,7 +43,7 @@ impl Default for Config {
     }
 }
 
-/// Settings are numbers in files and text in the environment.
+/// A number of the settings: files have it as a number, the environment has it as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {

@@ -20,7 +20,7 @@ const SKIPPED: &str = "its damaged rows are left out of answers, and their point
 pub(crate) struct DamageReporter {
     counter: Counter,
     all: plumbago_telemetry::Damage,
-    /// Keyspaces whose damaged files were looked for.
+    /// Keyspaces for whose damaged files a search was started.
     examined: Arc<Mutex<HashSet<PathBuf>>>,
 }
 
@@ -29,8 +29,8 @@ impl DamageReporter {
         Self { counter, all, examined: Arc::default() }
     }
 
-    /// Counts one damaged row, or one damaged block whose rows cannot be counted. The first one of a keyspace starts a
-    /// search for the damaged files, on a thread of its own.
+    /// Counts one damaged row, or one damaged block whose rows cannot be counted. The first one of a keyspace
+    /// starts a search for the damaged files, on a separate thread.
     pub(crate) fn report(&self, keyspace: &Keyspace, what: &dyn Display, why: &dyn Display) {
         self.counter.add(1);
         let path = keyspace.path().to_owned();
@@ -52,7 +52,7 @@ impl DamageReporter {
         self.name_files(path, text);
     }
 
-    /// Reports that synced commits are missing. They were in the newest log.
+    /// Reports that synced commits are missing. The missing commits were in the newest log.
     pub(crate) fn commits_missing(&self, dir: &Path, commits: u64) {
         self.counter.add(1);
         let newest = newest_log(dir);

@@ -1,5 +1,5 @@
-//! Deletes metrics and ranges of time, with a tombstone in every layer for each block. A block that keeps some of its
-//! slots is rewritten. Such deletions are rare, unlike expiry, which drops whole buckets.
+//! Deletes metrics and time ranges, with a tombstone in every layer for each block. A block that keeps some
+//! of its slots is rewritten. Such deletions are rare, unlike expiry, which drops whole buckets.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ fn delete_rows(core: &Core, open: &Open, id: &MetricId, layer: &Layer) -> Result
         match row.key() {
             Ok(key) => doomed.push(key),
             Err(error) => {
-                // Damaged rows are not visible to readers either, and go when their bucket expires.
+                // Damaged rows are not visible to readers, and are deleted when their bucket expires.
                 core.damage.report(&layer.keyspace, &id, &error);
                 break;
             }
@@ -175,7 +175,7 @@ impl Changes<'_> {
             return Cleared::Empty;
         }
         if block.decode(key, row, len as usize, self.layer.coarse).is_err() {
-            // Readers skip such a row as well.
+            // Readers skip such a row too.
             self.core.damage.report(&self.layer.keyspace, &id, &"checksum mismatch");
             return Cleared::Same;
         }

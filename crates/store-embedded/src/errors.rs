@@ -1,20 +1,20 @@
-//! Errors of fjall and of its host as errors of a store.
+//! Converts errors of fjall and of its host into errors of a store.
 
 use plumbago_fjall_host::{Access, Cause, HostError, cause_of};
 use plumbago_store::{ErrorKind, StoreError};
 
-/// An error of writing.
+/// The store error for a failed write.
 pub(crate) fn write_error(operation: impl Into<String>, error: fjall::Error) -> StoreError {
     StoreError::with(kind(cause_of(&error, Access::Write)), operation, error)
 }
 
-/// An error of reading rows. [`ErrorKind::Corrupt`] means that rows are lost: they are damaged, or on a part of the
-/// disk that can no longer be read.
+/// The store error for a failed read of rows. [`ErrorKind::Corrupt`] means that rows are lost: they are
+/// damaged, or on a part of the disk that can no longer be read.
 pub(crate) fn read_error(operation: impl Into<String>, error: fjall::Error) -> StoreError {
     StoreError::with(kind(cause_of(&error, Access::Read)), operation, error)
 }
 
-/// An error of the database's host.
+/// The store error for an error of the database's host.
 pub(crate) fn host_error(error: HostError) -> StoreError {
     let (kind, action) = match &error {
         HostError::Locked { .. } | HostError::Unavailable { .. } => (ErrorKind::Unavailable, "open"),

@@ -1,8 +1,8 @@
 //! The store contract over fjall: points as compressed blocks, one row per metric and block span.
 //!
-//! Must not know: rendering, HTTP, CQL. A stage's time is divided into *buckets*. A bucket holds *layers*,
-//! each a fjall keyspace: fresh ones take flushes, a merged one holds long blocks, and newer layers win
-//! slot by slot. Expired buckets are dropped whole. Start at [`EmbeddedStore`].
+//! This crate must not depend on rendering, HTTP or CQL. A stage's time is divided into *buckets*. A bucket
+//! holds *layers*, each a fjall keyspace: fresh layers accept flushes, a merged layer contains long blocks,
+//! and newer layers win slot by slot. Expired buckets are dropped whole. Start at [`EmbeddedStore`].
 
 pub mod config;
 

@@ -1,8 +1,8 @@
 //! Encodes long columns of values, with pco where that is smaller. It is smaller from a few hundred values on.
 //!
-//! The first byte of a long column has both low bits set; that of a short one never has. Bit 2 says that a
+//! The first byte of a long column has both low bits set; that of a short one never has. If bit 2 is set, a
 //! column of ones for the known slots comes first. Bits 4–7 are the exponent of ten at which the values are
-//! integers, since pco packs those better; 15 says that they are not. pco's chunk takes the rest.
+//! integers, because pco packs integers better; 15 means that they are not integers. The rest is pco's chunk.
 
 use pco::ChunkConfig;
 use pco::data_types::Number;
@@ -10,7 +10,7 @@ use pco::errors::PcoResult;
 use pco::wrapped::{FileCompressor, FileDecompressor};
 use plumbago_model::codec;
 
-/// Shorter columns are smaller without pco.
+/// Columns with fewer slots are smaller without pco.
 const PCO_SLOTS_MIN: usize = 360;
 
 const LONG: u8 = 3;
@@ -27,7 +27,7 @@ pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     codec::encode(values, out);
     let end = out.len();
     let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-    // pco's own header is about as large as that.
+    // The header of pco is about as large as that.
     if known.len() < PCO_SLOTS_MIN || end - start < 16 {
         return;
     }
@@ -65,7 +65,7 @@ fn compress<T: Number>(numbers: &[T], effort: u8, out: &mut Vec<u8>) -> PcoResul
     Ok(())
 }
 
-/// Appends the column's `len` values; it must fill `bytes`.
+/// Decodes a column and appends its `len` values. The column must fill `bytes`.
 pub(crate) fn decode(bytes: &[u8], len: usize, out: &mut Vec<f64>) -> Result<(), Damaged> {
     let (&first, mut rest) = bytes.split_first().ok_or(Damaged)?;
     if first & 3 != LONG {

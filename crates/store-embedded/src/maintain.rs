@@ -1,4 +1,4 @@
-//! Housekeeping on a schedule: expiry, merging, and keeping fjall's logs short.
+//! Scheduled maintenance: drops expired buckets, merges buckets, and keeps fjall's logs short.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,13 +15,13 @@ use crate::merge::{Merged, merge};
 use crate::open::Open;
 use crate::shared::Core;
 
-/// Bytes of logs beyond which all keyspaces are flushed. fjall drops a log only when every keyspace has written its
-/// rows in that log to tables. A keyspace with few writes never does this by itself.
+/// Size of all logs in bytes from which all keyspaces are flushed. fjall drops a log only when every keyspace
+/// has written its rows in that log to tables. A keyspace with few writes never does this by itself.
 const LOG_BYTES_MAX: u64 = 128 << 20;
 
-/// A closed bucket is merged once nothing was written to it for this long, in seconds.
+/// A closed bucket is merged when nothing was written to it for this many seconds.
 const QUIET: i64 = 600;
-/// …or after this many seconds in any case.
+/// A closed bucket is merged after this many seconds even if there were writes.
 const PATIENCE: i64 = 6 * 3600;
 const DAY: i64 = 86_400;
 
@@ -31,36 +31,37 @@ const OPEN_WINDOWS: i64 = 24;
 /// Result of [`EmbeddedStore::maintain`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Buckets dropped because their retention had passed.
+    /// Number of buckets that were dropped because their retention had passed.
     pub expired_buckets: u64,
-    /// Buckets rewritten with long blocks.
+    /// Number of buckets that were rewritten with long blocks.
     pub merged_buckets: u64,
-    /// Points in merged buckets.
+    /// Number of points in merged buckets.
     pub merged_points: u64,
-    /// Bytes of the merged buckets' tables before.
+    /// Size of the merged buckets' tables before the merge, in bytes.
     pub bytes_before: u64,
-    /// Bytes of the merged buckets' tables after.
+    /// Size of the merged buckets' tables after the merge, in bytes.
     pub bytes_after: u64,
-    /// Buckets that could not be merged; the log has the reasons.
+    /// Number of buckets that could not be merged; the log contains the reasons.
     pub failed_buckets: u64,
 }
 
 /// Progress of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Buckets merged before this one.
+    /// Number of buckets that were merged before this one.
     pub buckets_done: u64,
-    /// Buckets to merge in this run.
+    /// Number of buckets to merge in this run.
     pub buckets: u64,
-    /// Metrics of this bucket so far.
+    /// Number of metrics of this bucket that were merged so far.
     pub metrics: u64,
-    /// Points of this bucket so far.
+    /// Number of points of this bucket that were merged so far.
     pub points: u64,
 }
 
 impl EmbeddedStore {
-    /// Drops expired buckets and merges those that are due. Blocks for a long time if a day of many metrics is merged;
-    /// reads and commits continue. Calls `progress` from time to time, and stops when it returns `false`.
+    /// Drops expired buckets and merges those that are due. The call blocks for a long time if a day of many
+    /// metrics is merged; reads and commits continue meanwhile. Calls `progress` from time to time, and stops
+    /// when it returns `false`.
     ///
     /// # Errors
     /// If the database cannot be read or written. A bucket that cannot be merged is only counted in the report.
@@ -76,7 +77,7 @@ impl EmbeddedStore {
         self.run(true, progress)
     }
 
-    /// Writes all memtables to tables and waits until fjall is idle: for measurements.
+    /// Writes all memtables to tables and waits until fjall is idle. Measurements use this.
     ///
     /// # Errors
     /// If the database cannot be read or written.
@@ -246,7 +247,7 @@ fn is_due(core: &Core, stage: &StageBuckets, number: u32, bucket: &Bucket, now: 
     oldest.min().is_some_and(|since| now - since >= age) && end - now >= age / 2
 }
 
-/// A few late points on top of a merged layer can stay where they are.
+/// Whether a merge of the bucket is worth its cost. A few late points on top of a merged layer are not.
 fn is_worth_it(bucket: &Bucket) -> bool {
     let bytes = |fresh: bool| -> u64 {
         let layers = bucket.layers.iter().filter(|layer| matches!(layer.kind, Kind::Fresh { .. }) == fresh);
@@ -255,7 +256,7 @@ fn is_worth_it(bucket: &Bucket) -> bool {
     bucket.layers.len() > 3 || bytes(true) > bytes(false) / 8
 }
 
-/// True when the disk has room for a second copy of the bucket.
+/// Whether the disk has space for a second copy of the bucket.
 fn has_room(core: &Core, stage: &StageBuckets, number: u32) -> bool {
     let bucket = stage.buckets.get(&number);
     let bytes: u64 = bucket.iter().flat_map(|b| &b.layers).map(|layer| layer.keyspace.disk_space()).sum();

@@ -1,8 +1,9 @@
 //! Merges a bucket: turns the rows of all its layers into long blocks in one new layer.
 //!
-//! The new layer is a new keyspace, filled by fjall's ingestion. It becomes durable all at once when the ingestion is
-//! finished. Then the bucket's catalogue row is replaced and synced, and only then are the old layers deleted. A crash
-//! leaves either the new or the old keyspaces without a row that names them; the next start deletes those.
+//! The new layer is a new keyspace, filled by fjall's ingestion. All of its rows become durable together when
+//! the ingestion is finished. Then the bucket's catalogue row is replaced and synced, and only then are the
+//! old layers deleted. After a crash, no catalogue row names either the new or the old keyspaces; the next
+//! start deletes the keyspaces without a row.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub(crate) struct Merged {
 /// Merges the layers that a bucket has now. Stops when `go_on` returns `false`.
 ///
 /// # Errors
-/// `Overloaded` when stopped, `Corrupt` when a row cannot be read, and those of fjall.
+/// `Overloaded` if `go_on` stopped the merge, `Corrupt` if a row cannot be read, or an error of fjall.
 pub(crate) fn merge(
     core: &Core,
     open: &Open,
@@ -175,7 +176,8 @@ impl<'a> Cursor<'a> {
                     _ => {}
                 },
                 Some(Err(_)) => {
-                    // Part of the table is lost. The bucket stays as it is, so that its sound rows remain readable.
+                    // A part of the table is lost. The bucket stays as it is, so that its sound rows remain
+                    // readable.
                     return match self.rows.next() {
                         Some(Err(error)) => Err(error),
                         _ => Ok(None),
@@ -217,7 +219,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The smallest metric that any source has next.
+/// The smallest id among the next metrics of all sources.
 fn next_metric(cursors: &mut [Cursor<'_>]) -> fjall::Result<Option<MetricId>> {
     let mut next = None;
     for cursor in cursors {

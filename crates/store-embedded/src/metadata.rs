@@ -1,5 +1,5 @@
-//! Metadata: one row per metric with its name as the key, so that scans are in order of names.
-//! Configurations are few and shared: a metric's row holds the number of its configuration.
+//! Metadata: one row per metric with its name as the key, so that scans are in order of names. There are few
+//! configurations, and metrics share them: a metric's row holds the number of its configuration.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const NAME_BYTES_MAX: usize = 65_535;
 /// Prefix of the names of series that are hidden from searches by tag, in the catalogue's keyspace.
 const HIDDEN_PREFIX: &str = "hidden/";
 
-/// The longest page.
+/// Maximum number of metrics in a page.
 const PAGE_MAX: usize = 100_000;
 
 fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreError> {
@@ -37,7 +37,7 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
     // Sorted rows are looked up and inserted several times faster.
     let mut in_order: Vec<&MetricMeta> = metrics.iter().collect();
     in_order.sort_by(|a, b| a.name.cmp(&b.name));
-    // A name may come twice in one call, and its first row is not visible yet.
+    // A name may occur twice in one call, and its first row is not visible yet.
     let mut last: Option<(&str, NameRow)> = None;
     for metric in in_order {
         if metric.name.is_empty() || metric.name.len() > NAME_BYTES_MAX {
@@ -66,7 +66,7 @@ fn create(core: &Core, open: &Open, metrics: &[MetricMeta]) -> Result<(), StoreE
     Ok(())
 }
 
-/// What the row of a name says; `None` if there is no such metric or its row is damaged.
+/// The row of a name; `None` if there is no such metric or its row is damaged.
 pub(crate) fn row_of(core: &Core, open: &Open, name: &str) -> Option<NameRow> {
     open.names.get(name, &core.damage).and_then(|row| NameRow::parse(&row))
 }

@@ -1,14 +1,15 @@
-//! The row of a name: when the metric was created, the number of its configuration and, once somebody has read it, the
-//! day of the last read.
+//! The row of a name: when the metric was created, the number of its configuration and, if it was ever read,
+//! the day of the last read.
 
-/// What the row of a name says.
+/// The content of the row of a name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct NameRow {
-    /// In seconds since the epoch.
+    /// The time of creation, in seconds since the epoch.
     pub(crate) created_on: u32,
-    /// The number of its configuration.
+    /// The number of the metric's configuration.
     pub(crate) config: u32,
-    /// The day of the last read, in days since the epoch; 0 if no read was noted. Takes no bytes then.
+    /// The day of the last read, in days since the epoch; 0 if no read was recorded. A day of 0 is not written
+    /// to the row.
     pub(crate) read_on: u16,
 }
 

@@ -1,5 +1,5 @@
-//! The names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table of one of them is
-//! damaged.
+//! Keeps the names and a copy of them. Every name is in two keyspaces, so that no name is lost when a table
+//! of one of them is damaged.
 //!
 //! The copy is written in the same batches. It is read only where the names are damaged.
 
@@ -10,7 +10,7 @@ use plumbago_store::StoreError;
 use crate::damage::DamageReporter;
 use crate::errors::write_error;
 
-/// Both keyspaces.
+/// The keyspaces of the names and of their copy.
 pub(crate) struct Names {
     pub(crate) rows: Keyspace,
     pub(crate) copy: Keyspace,
@@ -46,7 +46,7 @@ impl Names {
         Ok(())
     }
 
-    /// The row of a name, from the copy if the names are damaged there.
+    /// The row of a name, read from the copy if the names are damaged at this place.
     pub(crate) fn get(&self, name: &str, damage: &DamageReporter) -> Option<fjall::Slice> {
         self.rows.get(name).unwrap_or_else(|error| {
             damage.report(&self.rows, &name, &error);
@@ -60,11 +60,11 @@ impl Names {
         pressure::rotate_when_full(&self.copy, max_bytes)
     }
 
-    /// Visits names in order, from `from` on. Takes those in damaged blocks from the copy. Stops when `visit` returns
-    /// `false`. Returns the damage that it met.
+    /// Visits names in order, from `from` on. Names in damaged blocks are read from the copy. Stops when
+    /// `visit` returns `false`. Returns the damage that it found.
     pub(crate) fn scan(&self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Met {
         let mut met = Met::default();
-        // While this is set, the names from this key up to the next readable one are taken from the copy.
+        // While this is set, the names from this key up to the next readable one are read from the copy.
         let gap = std::cell::RefCell::new(None::<Vec<u8>>);
         let places = std::cell::Cell::new(0);
         let mut stopped = false;
@@ -113,12 +113,12 @@ impl Names {
     }
 }
 
-/// Damage that a scan of names met.
+/// Damage that a scan of names found.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Met {
-    /// Damaged places of the names.
+    /// Number of damaged places in the names.
     pub(crate) places: u64,
-    /// Names taken from the copy.
+    /// Number of names that were read from the copy.
     pub(crate) restored: u64,
     /// Damaged places of the copy.
     pub(crate) copy_places: u64,

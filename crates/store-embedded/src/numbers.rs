@@ -19,7 +19,7 @@ const CRC_BYTES: usize = 4;
 /// Writes the file, unless it has as many entries already.
 ///
 /// # Errors
-/// If it cannot be written. The old file stays.
+/// If the file cannot be written. The old file stays.
 pub(crate) fn write(
     dir: &Path,
     count: usize,

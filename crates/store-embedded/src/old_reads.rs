@@ -1,5 +1,5 @@
-//! The notes of reads of earlier versions: a keyspace with a row of 20 bytes for each metric that was ever read. The
-//! first start of this version moves them into the rows of the names.
+//! Converts the records of reads of earlier versions: a keyspace with a row of 20 bytes for each metric that
+//! was ever read. The first start of this version moves them into the rows of the names.
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_fjall_host::pressure;
@@ -14,12 +14,12 @@ use crate::shared::Core;
 
 /// The keyspace: id to day.
 const KEYSPACE: &str = "reads";
-/// The row with the first day on which reads were noted. Its key is shorter than any id.
+/// The row with the first day on which reads were recorded. Its key is shorter than any id.
 const SINCE: &[u8] = b"since";
-/// Names that one batch looks at.
+/// Number of names that one batch checks.
 const MOVED_AT_ONCE: usize = 10_000;
 
-/// The first day on which an earlier version noted reads, in days since the epoch.
+/// The first day on which an earlier version recorded reads, in days since the epoch.
 ///
 /// # Errors
 /// If the keyspace cannot be opened.
@@ -27,7 +27,8 @@ pub(crate) fn since(open: &Open) -> Result<Option<u32>, StoreError> {
     Ok(keyspace(open)?.and_then(|old| day(&old, SINCE)))
 }
 
-/// Moves the notes into the rows of the names and deletes the keyspace. After a kill, the next start goes on.
+/// Moves the notes into the rows of the names and deletes the keyspace. After a kill, the next start
+/// continues.
 ///
 /// # Errors
 /// If the database cannot be written.

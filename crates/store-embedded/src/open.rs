@@ -22,18 +22,18 @@ const WRITE_TABLES_MAX: Duration = Duration::from_secs(5);
 /// The row of the catalogue with the number of the newest commit.
 pub(crate) const COMMITS: &str = "commits";
 const KEEPER_PREFIX: &str = "keeper.";
-/// The number of new keyspaces after which the database is opened again. fjall's list of keyspaces takes 66 MB after
-/// 250 of them (measured); see [`Open::is_worn`].
+/// The number of new keyspaces after which the database is reopened. fjall's list of keyspaces uses 66 MB
+/// after 250 of them (measured); see [`Open::is_worn`].
 const CREATED_MAX: usize = 128;
 
 pub(crate) struct Open {
     pub(crate) dir: PathBuf,
     pub(crate) fjall: fjall::Database,
-    /// Rows of the catalogue.
+    /// The keyspace of the catalogue.
     pub(crate) system: Keyspace,
     pub(crate) state: Keyspace,
     pub(crate) names: Names,
-    /// Set when a read has met damage in the names; see [`crate::rebuild`].
+    /// Set when a read has found damage in the names; see [`crate::rebuild`].
     pub(crate) names_damaged: AtomicBool,
     pub(crate) configs: Configs,
     pub(crate) catalogue: RwLock<Catalogue>,
@@ -99,8 +99,8 @@ impl Open {
             .map_err(|error| write_error(format!("open keyspace {name}"), error))
     }
 
-    /// True if the database should be opened again. Until then fjall keeps every version of its list of keyspaces, so
-    /// that n changes take n² kB.
+    /// Whether the database should be reopened. Until then fjall keeps every version of its list of
+    /// keyspaces, so n changes use about n² kB.
     pub(crate) fn is_worn(&self) -> bool {
         self.created.load(Ordering::Relaxed) >= CREATED_MAX
     }
@@ -120,9 +120,9 @@ impl Open {
 
     /// Deletes keyspaces. Their files go with the last handle.
     ///
-    /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the highest one
-    /// that it finds. If a keyspace gets the id of a deleted one, the next start takes it for deleted. So an empty
-    /// keyspace with the highest id is kept.
+    /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the
+    /// highest one that it finds. If a keyspace gets the id of a deleted one, the next start treats it as
+    /// deleted. So an empty keyspace with the highest id is kept.
     pub(crate) fn delete_keyspaces(&self, doomed: Vec<Keyspace>) -> Result<(), StoreError> {
         let Some(highest) = doomed.iter().map(Keyspace::id).max() else { return Ok(()) };
         self.keep_highest_id(highest, &doomed)

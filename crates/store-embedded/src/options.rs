@@ -8,15 +8,16 @@ use fjall::config::{
 };
 use fjall::{CompressionType, KeyspaceCreateOptions};
 
-/// fjall must not rotate memtables: `plumbago_fjall_host::pressure` does.
+/// A size that is never reached: fjall must not rotate memtables, because `plumbago_fjall_host::pressure`
+/// does this.
 const NEVER: u64 = 1 << 40;
 
-/// How many overlapping tables are left unmerged. Each merge costs CPU for every point, each table a few
-/// microseconds per read.
+/// How many overlapping tables are left unmerged. Each merge needs processor time for every point; each table
+/// adds a few microseconds to a read.
 const OVERLAPPING_TABLES: u8 = 8;
 
-/// Blocks of points as flushes write them. They are read by range, so filters would be of no use. The
-/// values are compressed already; lz4 still saves a tenth of what fjall stores around them.
+/// Options for blocks of points as flushes write them. They are read by range, so filters would be useless.
+/// The values are already compressed; lz4 still saves a tenth of fjall's overhead around them.
 pub(crate) fn fresh() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -27,7 +28,8 @@ pub(crate) fn fresh() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Long blocks: written once, about two kilobytes each, compressed already.
+/// Options for long blocks, which are written once, have about two kilobytes each, and are already
+/// compressed.
 pub(crate) fn merged() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -38,7 +40,7 @@ pub(crate) fn merged() -> KeyspaceCreateOptions {
         .expect_point_read_hits(true)
 }
 
-/// State rows: rewritten all the time, read only by a scan at the start.
+/// Options for state rows, which are rewritten all the time and read only by a scan at the start.
 pub(crate) fn state() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -48,9 +50,9 @@ pub(crate) fn state() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// Names: looked up one by one and scanned in order; neighbouring names are similar. Filters and indexes are
-/// partitioned: unpartitioned ones take a megabyte per table. With 6 million names or more the cache could not hold
-/// them, so that every look-up read one from the disk.
+/// Options for names, which are looked up one by one and scanned in order. Neighbouring names are similar.
+/// Filters and indexes are partitioned: unpartitioned ones use a megabyte per table. With 6 million names or
+/// more the cache could not hold them, so that every look-up read one from the disk.
 pub(crate) fn names() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -59,7 +61,7 @@ pub(crate) fn names() -> KeyspaceCreateOptions {
         .data_block_compression_policy(CompressionPolicy::all(CompressionType::Lz4))
 }
 
-/// The copy of the names: written together with them, and rarely read, then in order.
+/// Options for the copy of the names, which is written together with them and rarely read, always in order.
 pub(crate) fn names_copy() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(NEVER)
@@ -69,7 +71,7 @@ pub(crate) fn names_copy() -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(OVERLAPPING_TABLES)))
 }
 
-/// A keyspace of few rows.
+/// Options for a keyspace with few rows.
 pub(crate) fn small() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(NEVER)
 }

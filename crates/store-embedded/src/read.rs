@@ -25,8 +25,8 @@ pub(crate) fn rows(request: &ReadRequest, block_slots: u32) -> u64 {
 /// Reads columns. Damaged rows are reported, and their slots are unknown.
 ///
 /// # Errors
-/// A row that could not be read now but may be sound, if `include_retained` is set: callers that compute rows from the
-/// answer must not mistake a failing disk for slots without points.
+/// If `include_retained` is set and a row cannot be read now but may be undamaged. Callers that compute rows
+/// from the answer must not mistake a failing disk for slots without points.
 pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
     let mut reader =
         Reader { core, open, stage: None, block: Block::default(), damaged: false, failure: None };
@@ -42,12 +42,12 @@ pub(crate) fn read(core: &Core, open: &Open, request: &ReadRequest) -> Result<Ve
 struct Reader<'a> {
     core: &'a Core,
     open: &'a Open,
-    /// The stage of the previous range. The next range mostly has the same one.
+    /// The stage of the previous range. The next range mostly has the same stage.
     stage: Option<Arc<StageBuckets>>,
     block: Block,
-    /// A row of the column is damaged.
+    /// Whether a row of the column is damaged.
     damaged: bool,
-    /// Why a row that may be sound could not be read.
+    /// The error of a row that could not be read but may be undamaged.
     failure: Option<StoreError>,
 }
 
@@ -97,7 +97,7 @@ impl Reader<'_> {
         self.stage.clone()
     }
 
-    /// Lays the layer's slots over the column.
+    /// Overwrites slots of the column with the layer's known slots.
     fn layer(&mut self, layer: &Layer, range: &SlotRange, slots: Range<u32>, column: &mut Column) {
         let first = layer.block_of(&range.id, slots.start);
         let last = layer.block_of(&range.id, slots.end - 1);

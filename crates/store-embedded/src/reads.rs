@@ -1,7 +1,7 @@
 //! Keeps the day on which each metric was last read: two bytes in the row of its name.
 //!
-//! The days help an operator to find metrics that nobody looks at. Nothing else depends on them. They are not in the
-//! copy of the names: a name that was restored from its copy has none.
+//! The days help an operator to find metrics that are never read. Nothing else depends on them. They are not
+//! in the copy of the names: a name that was restored from the copy has no day.
 
 use async_trait::async_trait;
 use fjall::PersistMode;
@@ -17,10 +17,11 @@ use crate::open::Open;
 use crate::shared::Core;
 use crate::store::{EmbeddedStore, run_blocking};
 
-/// The row of the catalogue with the first day on which reads were noted.
+/// The row of the catalogue with the first day on which reads were recorded.
 const SINCE: &str = "reads-since";
 const DAY: i64 = 86_400;
-/// Metrics that one batch notes. Others that create or delete metrics wait meanwhile.
+/// Number of metrics whose reads one batch records. Meanwhile, the creation and deletion of metrics has to
+/// wait.
 const NOTED_AT_ONCE: usize = 1000;
 
 /// Days since the epoch. Day 0 stands for no read.
@@ -28,7 +29,7 @@ fn day_of(time: i64) -> u16 {
     (time / DAY).clamp(0, i64::from(u16::MAX)) as u16
 }
 
-/// Notes that metrics are read on the day of `now`. Names that are not in the store yet are left out.
+/// Records that metrics are read on the day of `now`. Names that are not in the store yet are left out.
 fn note(core: &Core, open: &Open, metrics: &[(MetricId, String)], now: i64) -> Result<(), StoreError> {
     let day = day_of(now);
     let mut metrics = core.noted.missing(day, metrics);
@@ -43,7 +44,7 @@ fn note(core: &Core, open: &Open, metrics: &[(MetricId, String)], now: i64) -> R
 }
 
 fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16) -> Result<(), StoreError> {
-    // Without the lock, the note could bring a name back that is deleted meanwhile.
+    // Without the lock, the record could restore a name that is deleted meanwhile.
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));
     let mut noted = Vec::with_capacity(metrics.len());
@@ -66,8 +67,8 @@ fn note_some(core: &Core, open: &Open, metrics: &[&(MetricId, String)], day: u16
     Ok(())
 }
 
-/// Notes the first day of the notes, unless it is known. If the row is damaged, the day stays unknown, which is no reason to
-/// refuse a start.
+/// Records the first day of the records, unless it is known. If the row is damaged, the day stays unknown,
+/// which is no reason to refuse a start.
 ///
 /// # Errors
 /// If the database cannot be written.
@@ -86,7 +87,7 @@ pub(crate) fn last_read(row: &NameRow) -> Option<u32> {
     (row.read_on > 0).then(|| start_of(u32::from(row.read_on)))
 }
 
-/// The start of the day from which on reads were noted, in seconds since the epoch.
+/// The start of the day from which on reads were recorded, in seconds since the epoch.
 pub(crate) fn noted_since(open: &Open) -> Option<u32> {
     let row = open.system.get(SINCE).ok().flatten()?;
     Some(start_of(u32::from_le_bytes(row.as_ref().try_into().ok()?)))

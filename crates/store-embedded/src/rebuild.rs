@@ -13,9 +13,9 @@ use crate::open::Open;
 use crate::options;
 use crate::shared::Core;
 
-/// Prefix of the rows of the catalogue that name the keyspace in use for a role.
+/// Key prefix of the catalogue rows that name the keyspace in use for a role.
 const ROLE_PREFIX: &str = "keyspace/";
-/// Rows that one batch copies.
+/// Number of rows that one batch copies.
 const COPIED_AT_ONCE: usize = 5_000;
 
 /// The keyspaces that are not listed in buckets.
@@ -93,11 +93,11 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Copies the rows of `old` that can be read to a new keyspace, and makes that one the keyspace of the role. The new
-/// keyspace is used once the database was opened again. The caller keeps others from writing to `old`.
+/// Copies the rows of `old` that can be read to a new keyspace, and makes that one the keyspace of the role.
+/// The new keyspace is used after the database was reopened. The caller must prevent writes to `old`.
 ///
 /// # Errors
-/// If the database cannot be written. The old keyspace stays in use then.
+/// If the database cannot be written. In that case the old keyspace stays in use.
 pub(crate) fn rebuild(
     core: &Core,
     open: &Open,
@@ -167,7 +167,7 @@ fn keep_damaged_files(dir: &Path, keyspace: &Keyspace) {
     }
 }
 
-/// Replaces the configurations by those of their second copy. Used while the database is being opened.
+/// Replaces the configurations by those of the second copy. Used while the database is being opened.
 ///
 /// # Errors
 /// `Corrupt` if the copy is damaged too.
@@ -197,7 +197,7 @@ fn free_name(fjall: &fjall::Database, role: Role) -> String {
     names.into_iter().find(|name| !fjall.keyspace_exists(name)).unwrap_or_default()
 }
 
-/// Replaces the names if their damage was met.
+/// Replaces the names if damage in them was found.
 ///
 /// # Errors
 /// If the database cannot be written.

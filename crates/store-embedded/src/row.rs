@@ -1,4 +1,4 @@
-//! Rows of points: the block of a metric as bytes.
+//! Rows of points: encodes a block of a metric as bytes.
 //!
 //! Key: 16-byte id, big-endian number of the block. Value: in coarse stages the column of counts, then the
 //! column of values, then a checksum over key and columns.
@@ -10,8 +10,8 @@ use crate::long_block::{self, Damaged};
 
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// fjall has checksums of its own; this one catches damage that happens outside of them. Three bytes miss one damaged
-/// row in 16 million.
+/// fjall has checksums of its own; this checksum detects damage that happens outside of those. With three
+/// bytes it misses one damaged row in 16 million.
 const CHECK_BYTES: usize = 3;
 
 pub(crate) type Key = [u8; KEY_BYTES];
@@ -23,7 +23,7 @@ pub(crate) fn key(id: &MetricId, number: u32) -> Key {
     key
 }
 
-/// Parses a key: metric, number of the block. `None` when it is not the key of a block.
+/// Parses a key: metric, number of the block. `None` if it is not the key of a block.
 pub(crate) fn parse_key(bytes: &[u8]) -> Option<(MetricId, u32)> {
     let (id, number) = bytes.split_first_chunk::<16>()?;
     Some((MetricId(*id), u32::from_be_bytes(number.try_into().ok()?)))
@@ -39,7 +39,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Resets it to `len` unknown slots.
+    /// Resets the block to `len` unknown slots.
     pub(crate) fn reset(&mut self, len: usize, coarse: bool) {
         self.values.clear();
         self.values.resize(len, f64::NAN);
@@ -47,7 +47,7 @@ impl Block {
         self.counts.resize(if coarse { len } else { 0 }, RowCount::ZERO);
     }
 
-    /// Lays known slots over this block, starting at `at`.
+    /// Replaces slots of this block by the known ones of `values`, starting at `at`.
     pub(crate) fn overlay(&mut self, at: usize, values: &[f64], counts: &[RowCount]) {
         overlay(&mut self.values[at..], values);
         if !self.counts.is_empty() {

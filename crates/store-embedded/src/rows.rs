@@ -13,7 +13,7 @@ use crate::open::Open;
 use crate::shared::Core;
 use crate::store::{EmbeddedStore, run_blocking};
 
-/// The longest page.
+/// Maximum number of metrics in a page.
 const PAGE_MAX: usize = 100_000;
 
 fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
@@ -26,7 +26,8 @@ fn row(open: &Open, name: &str, value: &[u8]) -> MetricRow {
     MetricRow { name: name.to_owned(), config, created_on, updated_on: None, read_on, problem }
 }
 
-/// Names are assigned to the parts by a hash, because their order is alphabetical and would give unequal parts.
+/// Whether a name belongs to a part. Names are assigned by a hash, because alphabetical parts would have
+/// unequal sizes.
 fn is_in(share: Share, name: &[u8]) -> bool {
     let (from, to) = share.bounds();
     (from..=to).contains(&xxhash_rust::xxh3::xxh3_64(name))
@@ -57,7 +58,8 @@ fn look_up(core: &Core, open: &Open, name: &str) -> Option<MetricRow> {
     open.names.get(name, &core.damage).map(|value| row(open, name, &value))
 }
 
-/// Deletes rows created up to `as_of_us`: rows have no timestamp but their date of creation, in seconds.
+/// Deletes rows created up to `as_of_us`: rows have no other timestamp than their date of creation, in
+/// seconds.
 fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(), StoreError> {
     let _changes = lock(&open.configs.changes);
     let mut batch = open.fjall.batch().durability(Some(PersistMode::Buffer));

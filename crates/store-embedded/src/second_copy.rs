@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use fjall::{Keyspace, PersistMode};
 use plumbago_store::{ErrorKind, StoreError};
@@ -31,8 +32,13 @@ fn path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
+/// Held while a copy is read and written: of two at the same time, the one with older rows could be the last, and both
+/// would write the same new file. Changes are rare, so one lock is enough for all stores of the process.
+static WRITING: Mutex<()> = Mutex::new(());
+
 /// Writes the copy if it differs from the rows. A failure is only logged: the rows themselves are sound.
 pub(crate) fn refresh(dir: &Path, system: &Keyspace, configs: &Keyspace) {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(mut rows) = rows_of(SYSTEM, system) else { return };
     rows.extend(rows_of(CONFIGS, configs).unwrap_or_default());
     let bytes = encode(&rows);
@@ -213,6 +219,29 @@ fn fill(fjall: &fjall::Database, keyspace: &Keyspace, rows: &[Row]) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_at_the_same_time_are_all_in_the_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let fjall = fjall::Database::builder(dir.path().join("fjall")).worker_threads(1).open().unwrap();
+        let system = fjall.keyspace("system", options::small).unwrap();
+        let configs = fjall.keyspace("configs", options::small).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..6_u8 {
+                let (dir, system, configs) = (dir.path(), &system, &configs);
+                scope.spawn(move || {
+                    for change in 0..20_u8 {
+                        system.insert(vec![thread, change], "x").unwrap();
+                        refresh(dir, system, configs);
+                        let copied = read(dir, SYSTEM).unwrap();
+                        assert!(copied.iter().any(|row| row.1 == [thread, change]), "{thread} {change}");
+                    }
+                });
+            }
+        });
+        assert_eq!(read(dir.path(), SYSTEM).unwrap().len(), 120);
+        assert!(!dir.path().join("catalogue-copy.new").exists());
+    }
 
     #[test]
     fn a_copy_is_read_back_or_refused() {

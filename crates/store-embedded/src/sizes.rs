@@ -1,4 +1,4 @@
-//! Measures what the rows of metrics take.
+//! Measures the size of the rows of metrics.
 
 use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
@@ -30,7 +30,7 @@ fn stage_bytes(open: &Open, id: &MetricId, stage: Stage) -> u64 {
     keys.iter().map(|stage| bytes(open, id, *stage)).sum()
 }
 
-/// The bytes of a metric's rows. Damaged rows count nothing: readers report them.
+/// The size of a metric's rows in bytes. Damaged rows are not counted; readers report them.
 fn bytes(open: &Open, id: &MetricId, stage: StageKey) -> u64 {
     let Some(stage) = read(&open.catalogue).stages.get(&stage).cloned() else { return 0 };
     let layers = stage.buckets.values().flat_map(|bucket| &bucket.layers);

@@ -1,5 +1,5 @@
-//! Reads state rows for the start, and the note of the last clean stop: the number of points that they held then, or the
-//! stamp of the engine's checkpoint.
+//! Reads state rows for the start, and the record of the last clean stop: the number of points that they
+//! contained then, or the stamp of the engine's checkpoint.
 
 use plumbago_model::MetricId;
 use plumbago_store::StoreError;
@@ -8,8 +8,9 @@ use crate::damage::DamageReporter;
 use crate::errors::{read_error, write_error};
 use crate::open::Open;
 
-/// Row of the catalogue, only after a clean stop: points that only state rows have, u64 big-endian, or the 16 bytes of a
-/// checkpoint's stamp. They share a row so that an older version, which knows the first only, removes the second too.
+/// Row of the catalogue, only after a clean stop: points that only state rows have, u64 big-endian, or the 16
+/// bytes of a checkpoint's stamp. Both use the same row, so that an older version, which knows only the
+/// first, also removes the second.
 const HELD: &str = "held";
 
 /// Visits all state rows. Returns the ranges of ids whose rows cannot be read, including both ends.
@@ -66,13 +67,13 @@ pub(crate) fn note_checkpoint(open: &Open, stamp: [u8; 16]) -> Result<(), StoreE
     open.system.insert(HELD, stamp).map_err(|error| write_error("note the checkpoint", error))
 }
 
-/// The stamp of the checkpoint, if one is noted.
+/// The stamp of the checkpoint, if one is recorded.
 pub(crate) fn checkpoint(open: &Open) -> Result<Option<[u8; 16]>, StoreError> {
     let row = open.system.get(HELD).map_err(|error| read_error("read the note of the checkpoint", error))?;
     Ok(row.and_then(|row| row[..].try_into().ok()))
 }
 
-/// Removes the note of a checkpoint, before something changes that it does not have.
+/// Removes the note of a checkpoint, before a change that the checkpoint does not contain.
 pub(crate) fn forget_checkpoint(open: &Open) -> Result<(), StoreError> {
     open.system.remove(HELD).map_err(|error| write_error("remove the note of the checkpoint", error))
 }

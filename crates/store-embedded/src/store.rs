@@ -25,7 +25,8 @@ use crate::noted::NotedToday;
 use crate::shared::Core;
 use crate::stats::Stats;
 
-/// Reads of at most this many rows run on the calling thread: passing them to another would take longer.
+/// Reads of at most this many rows run on the calling thread: passing them to another thread would take
+/// longer.
 const INLINE_ROWS: u64 = 64;
 
 /// Larger reads are divided among threads, in parts of at least this many ranges.
@@ -33,7 +34,7 @@ const RANGES_PER_READER: usize = 64;
 
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// Points, state rows and metadata on the local disk. Clones share it.
+/// Points, state rows and metadata on the local disk. Clones share the same store.
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) core: Arc<Core>,
@@ -43,8 +44,8 @@ impl EmbeddedStore {
     /// Opens or creates the store in `dir`.
     ///
     /// # Errors
-    /// `Unavailable` when the directory is in use or the disk fails, `Invalid` for a newer or foreign
-    /// format, `Corrupt` when a damaged file keeps it from opening; the message names the file.
+    /// `Unavailable` if the directory is in use or the disk fails, `Invalid` if the format is newer or
+    /// foreign, `Corrupt` if a damaged file prevents opening; the message names the file.
     pub fn open(
         dir: impl AsRef<Path>,
         config: Config,
@@ -100,11 +101,11 @@ impl EmbeddedStore {
         self.core.host.trouble()
     }
 
-    /// Holds the store's files as they are now, by links in the new directory `links` on the same file system. Commits
-    /// and reads continue. For backups.
+    /// Preserves the present files of the store by hard links in the new directory `links`, which must be on
+    /// the same file system. Commits and reads continue. For backups.
     ///
     /// # Errors
-    /// `Unavailable` if the disk fails or the store is being opened again, `Closed` after [`Self::close`].
+    /// `Unavailable` if the disk fails or the store is being reopened, `Closed` after [`Self::close`].
     pub fn hold(&self, links: &Path) -> Result<Vec<HeldFile>, StoreError> {
         let open = self.core.open()?;
         // No keyspace may be created or deleted meanwhile.
@@ -184,7 +185,8 @@ impl FlushStore for EmbeddedStore {
         match self.core.watch(rebuilt) {
             Ok(()) if state || names => self.core.renew(),
             Ok(()) => Ok(()),
-            // For example on a full disk. The start continues, and the next one tries again.
+            // This can happen on a full disk, for example. The start continues, and the next start tries
+            // again.
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,

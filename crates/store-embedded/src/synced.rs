@@ -1,7 +1,8 @@
-//! The number of the newest commit that is known to be synced, in the file `synced`. If the database has fewer commits,
-//! its log has lost some: a log that was cut off looks like one that never was longer.
+//! The number of the newest commit that is known to be synced, in the file `synced`. If the database has
+//! fewer commits, its log has lost some: a truncated log looks like one that was never longer.
 //!
-//! The file is written after each sync and not synced itself, so it may say too little, never too much.
+//! The file is written after each sync but is not synced itself, so its number may be too low, but never too
+//! high.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,14 +10,15 @@ use std::path::Path;
 
 const FILE: &str = "synced";
 
-/// Notes that all commits up to this number are synced. A failure is ignored: the next sync notes it again.
+/// Records that all commits up to this number are synced. A failure is ignored, because the next sync records
+/// it again.
 pub(crate) fn note(dir: &Path, commit: u64) {
     let text = format(commit);
     let file = File::options().write(true).create(true).truncate(false).open(dir.join(FILE));
     let _ = file.and_then(|file| file.write_all_at(text.as_bytes(), 0));
 }
 
-/// The number that was noted; 0 if there is none or it cannot be read.
+/// The recorded number; 0 if there is none or it cannot be read.
 pub(crate) fn read(dir: &Path) -> u64 {
     std::fs::read_to_string(dir.join(FILE)).ok().and_then(|text| parse(&text)).unwrap_or(0)
 }

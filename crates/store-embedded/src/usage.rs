@@ -1,4 +1,4 @@
-//! How much is stored, in rows, points and bytes.
+//! Measures how much is stored, in rows, points and bytes.
 
 use plumbago_model::Stage;
 use plumbago_store::StoreError;
@@ -8,87 +8,88 @@ use crate::catalogue::{Kind, Layer, StageBuckets, StageKey};
 use crate::locks::read;
 use crate::row::{Block, parse_key};
 
-/// What the store holds.
+/// The amount of stored data.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Usage {
     /// The usage of each stage in each role, raw stages first.
     pub stages: Vec<StageUsage>,
-    /// Bytes of the tables of state rows.
+    /// Size of the tables of state rows, in bytes.
     pub state_bytes: u64,
-    /// Bytes of the tables of names.
+    /// Size of the tables of names, in bytes.
     pub metadata_bytes: u64,
-    /// Bytes of fjall's write-ahead logs.
+    /// Size of fjall's write-ahead logs, in bytes.
     pub log_bytes: u64,
 }
 
-/// How much a stage holds in one role.
+/// The amount of stored data of a stage in one role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageUsage {
     /// The stage.
     pub stage: Stage,
-    /// True for windows (a coarse stage), false for raw points.
+    /// Whether the stage is coarse (windows); false for raw points.
     pub coarse: bool,
     /// The number of time buckets.
     pub buckets: u64,
-    /// Rows of blocks as they were flushed.
+    /// Number of rows with blocks as they were flushed.
     pub fresh_rows: u64,
-    /// Known slots in them.
+    /// Number of known slots in the fresh rows.
     pub fresh_points: u64,
-    /// Bytes of their tables. Rows in memory are not counted.
+    /// Size of the tables of fresh rows, in bytes. Rows in memory are not counted.
     pub fresh_bytes: u64,
-    /// Rows of long blocks.
+    /// Number of rows with long blocks.
     pub merged_rows: u64,
-    /// Known slots in them.
+    /// Number of known slots in the merged rows.
     pub merged_points: u64,
-    /// Bytes of their tables.
+    /// Size of the tables of merged rows, in bytes.
     pub merged_bytes: u64,
 }
 
 impl StageUsage {
-    /// Bytes of tables per known slot.
+    /// Size of the tables per known slot, in bytes.
     pub fn bytes_per_point(&self) -> f64 {
         (self.fresh_bytes + self.merged_bytes) as f64 / (self.fresh_points + self.merged_points).max(1) as f64
     }
 }
 
-/// What the metadata of the tables says, without reading a row.
+/// The amount of stored data according to the metadata of the tables, without reading a row.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct TableUsage {
     /// The tables of each stage in each role, raw stages first.
     pub stages: Vec<StageTables>,
-    /// Bytes of the tables of state rows.
+    /// Size of the tables of state rows, in bytes.
     pub state_bytes: u64,
-    /// Bytes of the tables of names.
+    /// Size of the tables of names, in bytes.
     pub metadata_bytes: u64,
-    /// Bytes of fjall's write-ahead logs, which hold the rows that are in no table yet.
+    /// Size of fjall's write-ahead logs, in bytes. The logs contain the rows that are in no table yet.
     pub log_bytes: u64,
 }
 
-/// The tables of a stage in one role.
+/// The amount of data in the tables of a stage in one role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageTables {
     /// The stage.
     pub stage: Stage,
-    /// True for windows (a coarse stage), false for raw points.
+    /// Whether the stage is coarse (windows); false for raw points.
     pub coarse: bool,
     /// The number of time buckets.
     pub buckets: u64,
-    /// When the oldest bucket begins, in seconds since the epoch.
+    /// The start of the oldest bucket, in seconds since the epoch.
     pub since: u64,
-    /// Rows of blocks as they were flushed, including rows in memory. A row that was replaced counts twice until fjall
-    /// has compacted its tables.
+    /// Number of rows with blocks as they were flushed, including rows in memory. A row that was replaced
+    /// counts twice until fjall has compacted its tables.
     pub fresh_rows: u64,
-    /// Rows of long blocks, counted in the same way.
+    /// Number of rows with long blocks, counted in the same way.
     pub merged_rows: u64,
-    /// Bytes of their tables on the disk.
+    /// Size of all these tables on the disk, in bytes.
     pub bytes: u64,
 }
 
 impl EmbeddedStore {
-    /// Returns what the tables say of themselves; `None` while the database is closed. Reads no row, but lists the
-    /// files of the logs, so it may block for a moment.
+    /// Returns the amount of stored data according to the metadata of the tables; `None` while the database
+    /// is closed. Reads no row, but lists the files of the logs, so it may block for a moment.
     pub fn table_usage(&self) -> Option<TableUsage> {
-        // If the database has to be opened again, this call does not do it: statistics are not worth the wait.
+        // If the database has to be reopened, this call does not do so, because statistics are not worth the
+        // wait.
         let open = self.core.host.get().ok()?;
         let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();
         stages.retain(|stage| !stage.buckets.is_empty());
@@ -101,10 +102,10 @@ impl EmbeddedStore {
         })
     }
 
-    /// Counts what is stored. Blocks, and reads every row.
+    /// Counts the stored data. Reads every row, and blocks meanwhile.
     ///
     /// # Errors
-    /// `Closed`, or `Unavailable` while the database is being opened again.
+    /// `Closed`, or `Unavailable` while the database is being reopened.
     pub fn usage(&self) -> Result<Usage, StoreError> {
         let open = self.core.open()?;
         let mut stages: Vec<_> = read(&open.catalogue).stages.values().cloned().collect();

@@ -18,33 +18,36 @@ pub struct MetricCopy {
 /// How metrics are copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// The copied slots replace those that a metric of the new name has in the store. Otherwise the slots of that
-    /// metric stay.
+    /// Whether the copied slots replace those that a metric of the new name already has in the store.
+    /// Otherwise the slots of that metric stay.
     pub overwrites: bool,
-    /// The deletion of each metric begins once its copy is whole and durable.
+    /// Whether to delete each metric after its copy is complete and durable.
     pub moves: bool,
-    /// Counts what would be done and changes nothing.
+    /// Whether to count only what would be done and change nothing.
     pub dry_run: bool,
 }
 
-/// What became of a [`MetricCopy`].
+/// The result of a [`MetricCopy`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopyReport {
-    /// The metric of the new name did not exist.
+    /// Whether the copy created the metric of the new name, because it did not exist.
     pub created: bool,
-    /// Slots and windows that were stored.
+    /// Number of slots and windows that were stored.
     pub stored: u64,
-    /// Slots and windows that the metric of the new name already had, so that they were not stored.
+    /// Number of slots and windows that the metric of the new name already had, so that they were not stored.
     pub kept: u64,
-    /// Windows that were folded again because both metrics have points in them.
+    /// Number of windows that were computed again because both metrics have points in them.
     pub folded: u64,
-    /// Slots and windows that have expired, or for which the new metric has no stage.
+    /// Number of slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,
-    /// The deletion of the metric has begun. The caller deletes it from the stores, and ends the deletion.
+    /// Whether the deletion of the metric has begun. If so, the caller deletes it from the stores, and ends
+    /// the deletion.
     pub is_going: bool,
-    /// The metric was to be deleted but stays, because it keeps getting points. Its earlier points are copied.
+    /// Whether the metric was to be deleted but stays, because it keeps getting points. Its earlier points
+    /// are copied.
     pub stays: bool,
-    /// Why nothing was copied; empty if it was. The text before the first colon is a short form of the reason.
+    /// The reason why nothing was copied; empty if the metric was copied. The text before the first colon is
+    /// a short form of the reason.
     pub refused: String,
 }
 
@@ -55,7 +58,7 @@ pub trait MetricCopier: Send + Sync + Debug {
     /// of the old ones. The reports have the order of `copies`. Repeating the call counts nothing twice.
     ///
     /// # Errors
-    /// If the store fails. Some of the metrics may be copied by then, but no deletion has begun.
+    /// If the store fails. Some of the metrics may already be copied, but no deletion has begun.
     async fn copy_metrics(
         &self,
         copies: Vec<MetricCopy>,

@@ -1,8 +1,9 @@
-//! Compares the rows of a closed window with the fold of its raw slots, and says which rows make them equal.
+//! Compares the rows of a closed window with the window computed from its raw slots, and determines which
+//! rows make both equal.
 //!
-//! Each daemon corrects the windows of its own replica. It writes first of all its own row ([`own_part`]): where the
-//! values of writers are added, that row alone can correct all others. A minimum, a maximum, a last value or a
-//! percentile of another writer cannot be subtracted, so the row of that writer is replaced.
+//! Each daemon corrects the windows of its own replica. It first writes its own row ([`own_part`]): where the
+//! values of writers are added, that row alone can correct all others. A minimum, a maximum, a last value or
+//! a percentile of another writer cannot be subtracted, so the row of that writer is replaced.
 
 use plumbago_model::{Aggregation, Window};
 
@@ -10,12 +11,12 @@ use crate::merge::{adds_up, own_part};
 use crate::writer::WINDOW_COUNT_MAX;
 use crate::{ReplicaWindow, RowCount, SlotWindow, WindowRow, WriterIdentity, WriterRow};
 
-/// A window folded from all its slots.
+/// A window that was computed from all its slots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Folded {
     /// The value and the count.
     pub window: Window,
-    /// The sum of the magnitudes of the slots. Rounding errors are in proportion to it.
+    /// The sum of the magnitudes of the slots. Rounding errors are proportional to this sum.
     pub magnitude: f64,
 }
 
@@ -28,27 +29,27 @@ pub struct Correction {
     pub others: Vec<(WriterIdentity, WindowRow)>,
 }
 
-/// What to do about a window.
+/// The result of comparing a window.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Readers get the folded window.
+    /// The stored rows are right: readers get the computed window.
     Right,
-    /// These rows correct it.
+    /// The stored rows are wrong; holds the rows that correct the window.
     Wrong(Correction),
-    /// It differs and is left as it is.
+    /// The window differs but is not changed, for this reason.
     Kept(Reason),
 }
 
-/// Why a window that differs is left as it is.
+/// The reason why a window that differs is not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Writers counted more slots than there are, so slots are missing.
     SlotsMissing,
-    /// Another replica has too much, which only its own daemons can correct.
+    /// Another replica counts too many slots, which only its own daemons can correct.
     OtherReplica,
-    /// It has more slots than rows can count.
+    /// The window has more slots than rows can count.
     TooLarge,
-    /// Its sum is infinite, so no row can correct it.
+    /// The sum is infinite, so no row can correct it.
     NotFinite,
 }
 
@@ -64,8 +65,8 @@ impl Reason {
     }
 }
 
-/// Compares the rows of all writers for a window with its fold. `own` is the writer that corrects it. Rows of
-/// a writer are in the order of their parts.
+/// Compares the rows of all writers for a window with the window computed from its slots. `own` is the writer
+/// that corrects it. Rows of a writer are in the order of their parts.
 pub fn judge(method: Aggregation, folded: Folded, own: WriterIdentity, rows: &[WriterRow]) -> Verdict {
     let mut all = SlotWindow::default();
     rows.iter().for_each(|row| all.add(method, *row));
@@ -106,7 +107,7 @@ fn correct(method: Aggregation, whole: Window, own: WriterIdentity, rows: &[Writ
     Correction { own: own_part(method, whole, merged.row()), others: others.map(replaced).collect() }
 }
 
-/// True if a row of another writer hides the value of the whole window from readers.
+/// Whether a row of another writer hides the value of the whole window from readers.
 fn hides(method: Aggregation, row: WindowRow, whole: Window) -> bool {
     let differs = row.value.to_bits() != whole.value.to_bits();
     match method {
@@ -125,8 +126,8 @@ fn hides(method: Aggregation, row: WindowRow, whole: Window) -> bool {
     }
 }
 
-/// True if slots were counted that are not among the folded ones. No writer counts a slot twice, so no writer should
-/// count more slots than were folded. Negative counts of the replica's rows are allowed for.
+/// Whether slots were counted that no longer exist. No writer counts a slot twice, so no writer should count
+/// more slots than the window has. Negative counts of the replica's rows are taken into account.
 fn has_lost_slots(whole: Window, replica: u8, rows: &[WriterRow]) -> bool {
     let of_replica = || rows.iter().filter(|row| row.writer.replica() == replica && !row.row.value.is_nan());
     let taken_back: i64 = of_replica().map(|row| i64::from(row.row.count.get()).min(0)).sum();
@@ -161,7 +162,8 @@ fn by_writer<'a>(
     known.filter(|(_, row)| !row.value.is_nan()).collect()
 }
 
-/// True if the window equals the fold, except for the rounding of sums that were added in another order.
+/// Whether the window equals the computed one, except for the rounding of sums that were added in another
+/// order.
 fn is_same(method: Aggregation, window: Window, folded: Folded) -> bool {
     let whole = folded.window;
     let is_equal = window.value.to_bits() == whole.value.to_bits();

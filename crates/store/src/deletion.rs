@@ -1,4 +1,4 @@
-//! Deleting a range of time, of metrics that may be in use.
+//! Deletes a time range of metrics that may be in use.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::StoreError;
 
-/// A range of time in seconds since the epoch.
+/// A time range in seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     /// The start, inclusive.
@@ -15,32 +15,33 @@ pub struct TimeRange {
     pub until: u32,
 }
 
-/// What deleting a range did to one metric; in a dry run, what it would do.
+/// The effect of deleting a range on one metric; in a dry run, the effect that it would have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RangeReport {
-    /// There is such a metric.
+    /// Whether the metric exists.
     pub exists: bool,
-    /// Nothing was done: points of the metric have been on their way to the store for seconds. Ask again.
+    /// Whether nothing was done, because points of the metric have been waiting for the store for seconds.
+    /// The caller should repeat the call.
     pub is_busy: bool,
-    /// Points of the raw stage in the range. Only a dry run counts those in the store.
+    /// Number of points of the raw stage in the range. Only a dry run counts the points in the store.
     pub points: u64,
-    /// Windows of coarser stages that lie entirely within the range. Only a dry run counts them.
+    /// Number of windows of coarser stages that lie entirely within the range. Only a dry run counts them.
     pub windows: u64,
-    /// Windows at the borders of the range that were folded again from what is left.
+    /// Number of windows at the ends of the range that were computed again from the remaining points.
     pub folded: u64,
-    /// Windows at the borders of the range that stay as they are, because the slots they were folded from have
-    /// expired.
+    /// Number of windows at the ends of the range that are not changed, because the slots from which they
+    /// were computed have expired.
     pub kept: u64,
 }
 
-/// Deletes ranges of time while points of the metrics may arrive.
+/// Deletes time ranges while points of the metrics may arrive.
 #[async_trait]
 pub trait RangeDeleter: Send + Sync + Debug {
-    /// Deletes a range of different metrics, in memory and in the store. Points accepted afterwards stay. The reports
-    /// are in the order of `names`. Repeating it changes nothing.
+    /// Deletes a range of different metrics, in memory and in the store. Points accepted afterwards stay. The
+    /// reports are in the order of `names`. Repeating the call changes nothing.
     ///
     /// # Errors
-    /// If the store fails. Repeat the call then: a part may be deleted.
+    /// If the store fails. A part may already be deleted, so repeat the call.
     async fn delete_range(
         &self,
         names: &[&str],

@@ -3,7 +3,7 @@
 //!
 //! Every deletion has an *as of* time, which lies before the caller read the rows. Rows written after that
 //! time survive, even if another process wrote them. A store whose cells carry timestamps deletes with this
-//! timestamp. After a deletion the caller checks again and restores rows that a writer needs by then
+//! timestamp. After a deletion the caller checks again and restores rows that a writer needs again
 //! (`crates/maintenance`).
 
 use std::fmt::Debug;
@@ -18,9 +18,9 @@ use crate::StoreError;
 /// is a range of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Which part, from 0.
+    /// The index of this part, from 0.
     pub index: u32,
-    /// How many parts there are, at least 1.
+    /// The number of parts, at least 1.
     pub of: u32,
 }
 
@@ -45,7 +45,7 @@ pub struct DirectoryPage {
     pub next: Option<Vec<u8>>,
 }
 
-/// What is wrong with a metric's rows. For readers such a metric does not exist.
+/// A problem of a metric's rows. For readers such a metric does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowProblem {
     /// The metric is listed but has no metadata: its creation was interrupted or is still in progress.
@@ -65,13 +65,13 @@ pub struct MetricRow {
     pub config: Option<Arc<MetricConfig>>,
     /// When the metric was created, in seconds since the epoch; 0 if this cannot be read.
     pub created_on: u32,
-    /// When a writer last noted that it writes the metric, in seconds since the epoch; `None` if the store
+    /// When a writer last recorded that it writes the metric, in seconds since the epoch; `None` if the store
     /// does not keep this time.
     pub updated_on: Option<u32>,
-    /// When the metric was last read, in seconds since the epoch, as far as the store has noted that; `None` if it has
-    /// not.
+    /// When the metric was last read, in seconds since the epoch, according to the store's records; `None` if
+    /// there is no record.
     pub read_on: Option<u32>,
-    /// What is wrong with the rows; `None` if they are complete and readable.
+    /// The problem of the rows; `None` if they are complete and readable.
     pub problem: Option<RowProblem>,
 }
 
@@ -105,8 +105,9 @@ pub trait RowStore: Send + Sync + Debug {
     /// If the rows cannot be read.
     async fn look_up_rows(&self, names: &[&str]) -> Result<Vec<Option<MetricRow>>, StoreError>;
 
-    /// The time since which reads are noted, in seconds since the epoch. `None` if it is not known, for example because
-    /// another program noted reads before. A metric whose last read was before that time has no [`MetricRow::read_on`].
+    /// The time since which reads are recorded, in seconds since the epoch. `None` if it is not known, for
+    /// example because another program recorded reads before. A metric whose last read was before that time
+    /// has no [`MetricRow::read_on`].
     ///
     /// # Errors
     /// If the time cannot be read.
@@ -118,7 +119,7 @@ pub trait RowStore: Send + Sync + Debug {
     /// their points. Names without rows are ignored.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some rows may be deleted by then.
+    /// A transient error if the caller has to retry; some rows may already be deleted.
     async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError>;
 }
 
@@ -153,14 +154,14 @@ pub trait DirectoryStore: Send + Sync + Debug {
     /// Creates rows for exactly these directories, not for those above them. Existing ones are not an error.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some rows may exist by then.
+    /// A transient error if the caller has to retry; some rows may already exist.
     async fn create_directories(&self, names: &[&str]) -> Result<(), StoreError>;
 
     /// Deletes the rows of directories that were written up to `as_of_us` (microseconds since the epoch).
     /// Names without rows are ignored.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some rows may be deleted by then.
+    /// A transient error if the caller has to retry; some rows may already be deleted.
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError>;
 }
 

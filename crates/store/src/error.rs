@@ -1,16 +1,16 @@
-//! Store errors, classified by what the caller does next.
+//! Store errors, classified by how the caller reacts.
 
 use std::error::Error;
 use std::fmt;
 
-/// The kind of an error, which tells the caller what to do next.
+/// The kind of an error, which determines how the caller reacts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The store cannot be reached or is full. Retry later.
     Unavailable,
     /// No answer arrived in time, so the call may or may not have taken effect. Retry.
     Timeout,
-    /// The store has too much to do. Slow down, then retry.
+    /// The store is overloaded. Slow down, then retry.
     Overloaded,
     /// The call itself is wrong. Do not retry.
     Invalid,
@@ -48,7 +48,7 @@ impl StoreError {
         Self { kind, operation: operation.into(), source: Some(source.into()) }
     }
 
-    /// True if a retry can succeed.
+    /// Whether a retry can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Overloaded)
     }

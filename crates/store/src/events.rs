@@ -4,19 +4,19 @@
 /// An event. Its id is unique among the events of all daemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PeerEvent {
-    /// Number of the event.
+    /// The unique number of the event.
     pub id: u64,
-    /// Seconds since the epoch.
+    /// The time of the event, in seconds since the epoch.
     pub when: i64,
-    /// Title.
+    /// The title.
     pub what: String,
-    /// Longer description; may be empty.
+    /// A longer description; may be empty.
     pub data: String,
-    /// Its tags.
+    /// The tags of the event.
     pub tags: Vec<String>,
 }
 
-/// Which events of a peer are wanted.
+/// Which events of a peer are requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventQuestion {
     /// The event with this id, if there is one.
@@ -28,9 +28,9 @@ pub enum EventQuestion {
 /// Selects events by time and tags.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct EventFilter {
-    /// First second of the range, since the epoch.
+    /// Start of the time range in seconds since the epoch, inclusive.
     pub from: i64,
-    /// Last second of the range, which is part of it.
+    /// End of the time range in seconds since the epoch, inclusive.
     pub until: i64,
     /// Tags that an event must have. `None` selects all events, an empty list selects none.
     pub tags: Option<Vec<String>>,

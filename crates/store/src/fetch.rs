@@ -1,4 +1,4 @@
-//! Reads of whole series: what the API asks for and the engine's reader answers.
+//! Reads of whole series: the interface between the API and the engine's reader.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ pub struct FetchRequest {
     pub from: i64,
     /// End of the range in seconds since the epoch, inclusive.
     pub until: i64,
-    /// The time that the request takes as the current time, in seconds since the epoch. It decides which stage answers.
+    /// The time that counts as the current time for this request, in seconds since the epoch. It decides
+    /// which stage answers.
     pub now: i64,
     /// The most slots that the answer may have, all series together. A read of more fails before it takes memory.
     pub slots_max: usize,
@@ -43,22 +44,23 @@ pub enum FetchError {
 pub struct Provenance {
     /// Full name of the metric.
     pub name: Arc<str>,
-    /// Its retention, aggregation method and xFilesFactor.
+    /// The retention, aggregation method and xFilesFactor.
     pub config: Arc<MetricConfig>,
     /// Number of the stage that answers, 0 for raw.
     pub stage: usize,
     /// Number of slots in the range.
     pub slots: usize,
-    /// Slots with a value from the memory of this process.
+    /// Number of slots with a value from the memory of this process.
     pub from_head: usize,
-    /// Slots with a value from the spool: on its way to a remote store, or acknowledged there less than a minute ago.
+    /// Number of slots with a value from the spool: its row waits for a remote store, or was acknowledged there
+    /// less than a minute ago.
     pub from_spool: usize,
-    /// Slots with a value that another daemon has accepted and not yet written.
+    /// Number of slots with a value that another daemon has accepted but not yet written.
     pub from_peers: usize,
-    /// Slots with a value from the store's tables.
+    /// Number of slots with a value from the store's tables.
     pub from_store: usize,
-    /// Windows that have a value but are shown as unknown, because too few of their raw slots are known for the
-    /// metric's xFilesFactor. They are not part of the counts above.
+    /// Number of windows that have a value but are shown as unknown, because too few of their raw slots are
+    /// known for the metric's xFilesFactor. They are not part of the counts above.
     pub hidden: usize,
 }
 
@@ -134,8 +136,8 @@ pub trait SeriesSource: Send + Sync + Debug {
         Ok(self.fetch(request).await?.into_iter().map(KnownSlots::from).collect())
     }
 
-    /// Reads the same series, and returns where their slots came from instead of their values. A slot that is in
-    /// several places counts for the one whose value is shown.
+    /// Reads the same series, and returns where their slots came from instead of their values. A slot that is
+    /// in several places is counted for the place whose value is shown.
     ///
     /// # Errors
     /// As for [`Self::fetch`].

@@ -1,10 +1,10 @@
-//! The commit on the local disk: finished rows together with state rows, all or nothing.
+//! Commits on the local disk: finished rows together with state rows, all or nothing.
 
 use plumbago_model::MetricId;
 
 use crate::{BlockLayout, Store, StoreError, WriteBatch};
 
-/// The state of one metric at a flush: its open windows, and up to which journal record its points are
+/// The state of one metric at a flush: its open windows, and the last journal record whose points are
 /// included. The engine reads it at the next start; the store does not interpret it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateRow {
@@ -33,7 +33,7 @@ pub trait FlushStore: Store {
     /// `FlushStore::sync`.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; the batch may be committed all the same.
+    /// A transient error if the caller has to retry; the batch may nevertheless be committed.
     fn commit(&self, batch: &FlushBatch) -> Result<(), StoreError>;
 
     /// Makes all previous commits survive a power cut.
@@ -45,7 +45,7 @@ pub trait FlushStore: Store {
     /// Calls `visit` for every state row, in id order. The engine calls it once, at the start.
     ///
     /// # Errors
-    /// If the rows cannot be read; `visit` may have been called for some of them by then.
+    /// If the rows cannot be read; `visit` may already have been called for some of them.
     fn scan_states(&self, visit: &mut dyn FnMut(MetricId, &[u8])) -> Result<(), StoreError>;
 
     /// Ranges of ids, including both ends, whose state rows the last [`FlushStore::scan_states`] could not read.
@@ -53,36 +53,37 @@ pub trait FlushStore: Store {
         Vec::new()
     }
 
-    /// Says what the damage to state rows costs: a text for operators, and the number of lost points as far as it is
-    /// known.
+    /// Reports the consequences of damaged state rows: a text for operators, and the number of lost points as
+    /// far as it is known.
     fn report_damaged_states(&self, _text: &str, _lost: u64) {}
 
     /// Stores the numbers that metrics have in the journal, `count` of them. This is a second copy: the state rows have
     /// them too.
     fn note_numbers(&self, _count: usize, _numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {}
 
-    /// Visits the numbers stored by the last [`FlushStore::note_numbers`], as far as they can be read.
+    /// Visits the numbers stored by the last [`FlushStore::note_numbers`], or those of them that can be read.
     fn noted_numbers(&self, _visit: &mut dyn FnMut(u32, MetricId)) {}
 
-    /// Notes at a clean stop how many points the state rows hold.
+    /// Records at a clean stop how many points the state rows contain.
     ///
     /// # Errors
-    /// If the note cannot be written.
+    /// If the record cannot be written.
     fn note_held(&self, _points: u64) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Notes that the engine's checkpoint with this stamp has everything that the names and state rows say. Any later
-    /// change of names, state rows or points removes the note, also in another process and by an older version. The
-    /// note takes the place of that of [`FlushStore::note_held`].
+    /// Records that the engine's checkpoint with this stamp contains everything that is in the names and
+    /// state rows. Any later change of names, state rows or points removes the record, even if another
+    /// process or an older version makes the change. The record replaces that of [`FlushStore::note_held`].
     ///
     /// # Errors
-    /// If the note cannot be written.
+    /// If the record cannot be written.
     fn note_checkpoint(&self, _stamp: [u8; 16]) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// The stamp of the checkpoint that still fits, if there is one. [`FlushStore::take_held`] removes it.
+    /// The stamp of the checkpoint that is still valid, if there is one. [`FlushStore::take_held`] removes
+    /// it.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -90,7 +91,7 @@ pub trait FlushStore: Store {
         Ok(None)
     }
 
-    /// Returns the number noted at the last clean stop, and removes the note. `None` after a crash.
+    /// Returns the number recorded at the last clean stop, and removes the record. `None` after a crash.
     ///
     /// # Errors
     /// If the store cannot be read.

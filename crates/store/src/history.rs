@@ -1,4 +1,4 @@
-//! The history of metrics, taken from another program: finished slots of all stages, for a store that may be in use.
+//! The history of metrics from another program: finished slots of all stages, for a store that may be in use.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::StoreError;
 pub struct HistoryStage {
     /// Seconds per slot.
     pub resolution: u32,
-    /// Known slots in the order of time, each with its start in seconds since the epoch and its value. The value is the
-    /// one that readers got or, if there are `counts`, the one that is stored. Never NaN.
+    /// Known slots in the order of time, each with its start in seconds since the epoch and its value. The
+    /// value is the one that readers get or, if there are `counts`, the stored one. Never NaN.
     pub points: Vec<(u32, f64)>,
-    /// In a coarse stage, the number of raw slots that each point was folded from. Empty if this is not known for all
-    /// points.
+    /// In a coarse stage, the number of raw slots from which each point was computed. Empty if this is not
+    /// known for all points.
     pub counts: Vec<u32>,
 }
 
@@ -28,7 +28,7 @@ pub struct History {
     pub name: String,
     /// The configuration for a new metric. An existing metric keeps its own.
     pub config: Arc<MetricConfig>,
-    /// Its stages, the finest first. They may differ from those of the configuration.
+    /// The stages of the history, the finest first. They may differ from those of the configuration.
     pub stages: Vec<HistoryStage>,
 }
 
@@ -51,39 +51,40 @@ pub struct StoredMetric {
 /// How a history is combined with what is already stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// A slot of the history replaces one that is stored already. Otherwise the stored point stays.
+    /// Whether a slot of the history replaces a stored one. Otherwise the stored point stays.
     pub overwrites: bool,
-    /// Counts what would be done and changes nothing.
+    /// Whether to count only what would be done and change nothing.
     pub dry_run: bool,
 }
 
-/// What became of a history.
+/// The result of storing a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryReport {
-    /// The metric did not exist.
+    /// Whether the metric was created, because it did not exist.
     pub created: bool,
-    /// The metric existed, and its retention, method or factor differs from that of the history.
+    /// Whether the metric existed and its retention, method or factor differed from that of the history.
     pub differs: bool,
-    /// Points that were stored.
+    /// Number of points that were stored.
     pub stored: u64,
-    /// Points whose slot already had a value, be it another or the same. The stored value stays.
+    /// Number of points whose slot already had the same or another value. The stored value stays.
     pub kept: u64,
-    /// Windows that were folded again from stored and imported points.
+    /// Number of windows that were computed again from stored and imported points.
     pub folded: u64,
-    /// Points of stages that the metric does not have and no stage can take, and points that have expired.
+    /// Number of points that have expired, or that belong to a stage which the metric does not have and which
+    /// cannot be converted to another stage.
     pub left_out: u64,
-    /// Why nothing was stored; empty if it was.
+    /// The reason why nothing was stored; empty if the history was stored.
     pub refused: String,
 }
 
-/// Stages that a history is stored into while other points of the metrics may arrive.
+/// Stores histories of metrics while other points of the metrics may arrive.
 #[async_trait]
 pub trait HistorySink: Send + Sync + Debug {
     /// Stores histories of different metrics. The reports have the order of the histories. Repeating the call changes
     /// nothing.
     ///
     /// # Errors
-    /// If the store fails. Some of the histories may be stored by then.
+    /// If the store fails. Some of the histories may already be stored.
     async fn take(
         &self,
         histories: Vec<History>,

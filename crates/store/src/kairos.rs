@@ -1,4 +1,4 @@
-//! The tables of a KairosDB, for an import. The content is returned as the servers have it, not yet decoded.
+//! The tables of a KairosDB, for an import. The content is returned undecoded, as it is on the servers.
 
 use std::fmt::Debug;
 
@@ -17,33 +17,34 @@ pub enum KairosUnit {
     Seconds,
 }
 
-/// Cells of one storage row, in the order of time. A row may come in several pieces.
+/// Cells of one storage row, in the order of time. Several of these structures may belong to one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KairosCells {
     /// The row key.
     pub key: Vec<u8>,
-    /// For each cell the column name, where its value ends in `values`, and whether it has a time to live.
+    /// For each cell the column name, the end position of its value in `values`, and whether it has a time to
+    /// live.
     pub cells: Vec<(u32, usize, bool)>,
     /// The values, one after the other.
     pub values: Vec<u8>,
-    /// Cells whose column name does not have four bytes.
+    /// Number of cells whose column name does not have four bytes.
     pub damaged: u64,
 }
 
-/// Cells of several rows, and where to continue.
+/// Cells of several rows, and the position of the next page.
 #[derive(Debug, Clone, Default)]
 pub struct KairosPage {
     /// The cells.
     pub rows: Vec<KairosCells>,
-    /// `None` at the end.
+    /// The position of the next page; `None` after the last page.
     pub next: Option<Vec<u8>>,
 }
 
 /// A keyspace of a KairosDB. Nothing is ever written to it.
 #[async_trait]
 pub trait KairosTables: Send + Sync + Debug {
-    /// The unit in which the keyspace counts the time within a row. A keyspace that was never opened by version 1.3 or
-    /// later does not state it; the unit is then found by the rule of that version.
+    /// The unit in which the keyspace counts the time within a row. A keyspace that was never opened by
+    /// version 1.3 or later does not contain the unit; it is then derived by the rule of that version.
     ///
     /// # Errors
     /// If the servers do not answer, or if this is not a keyspace of a KairosDB.
@@ -67,7 +68,7 @@ pub trait KairosTables: Send + Sync + Debug {
     /// If the servers do not answer.
     async fn row_times(&self, metric: &str) -> Result<Vec<i64>, StoreError>;
 
-    /// Type and tags of the rows of a metric at one row time, from the same index.
+    /// Type and tags of the rows of a metric at one row time, from the index of [`KairosTables::row_times`].
     ///
     /// # Errors
     /// If the servers do not answer.

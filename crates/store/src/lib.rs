@@ -1,11 +1,11 @@
 //! The traits that every store implements: one for points, one for metadata, both in batches. Errors have
-//! kinds that tell the caller what to do next. The crate also has a store in memory and the conformance suite
+//! kinds that determine how the caller reacts. The crate also has a store in memory and the conformance suite
 //! that every store must pass.
 //!
 //! A store keeps *slots*: finished values of a stage. Writing a slot again replaces it, so every write may be
 //! repeated. Start at [`points::PointStore`] and [`metadata::MetadataStore`].
 //!
-//! Must not know: CQL, fjall, sockets, downsampling.
+//! It must not depend on CQL, fjall, sockets or downsampling.
 
 pub mod capabilities;
 pub mod copy;

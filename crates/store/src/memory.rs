@@ -19,8 +19,8 @@ use crate::{
 /// The slots of one stage of a metric: slot number to (value, count).
 type Slots = BTreeMap<u32, (f64, RowCount)>;
 
-/// Keeps all rows in maps. Clones share them. So a test can drop one clone, as a crashed process would, and
-/// continue with another, as after a restart.
+/// Keeps all rows in maps. Clones share the maps, so a test can drop one clone, as a crashed process would,
+/// and continue with another, as after a restart.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     layout: BlockLayout,
@@ -34,17 +34,19 @@ struct Inner {
     metrics: BTreeMap<String, MetricMeta>,
     /// Incomplete or damaged rows, set by [`MemoryStore::put_problem`].
     problems: BTreeMap<String, RowProblem>,
-    /// When each metric's rows were written, in microseconds since the epoch. Has all metrics with any row.
+    /// When each metric's rows were written, in microseconds since the epoch. Contains all metrics that have
+    /// any row.
     written_us: BTreeMap<String, i64>,
-    /// When a writer last noted that it writes the metric, in seconds since the epoch.
+    /// When a writer last recorded that it writes the metric, in seconds since the epoch.
     updated: HashMap<String, u32>,
-    /// Series that searches by tag do not find, and since when, in seconds since the epoch.
+    /// Series that are hidden from searches by tag, each with the time since when, in seconds since the
+    /// epoch.
     hidden: BTreeMap<String, u32>,
     /// When the row of each directory was written, in microseconds since the epoch.
     directories: BTreeMap<String, i64>,
     /// The time at which rows are written, in microseconds since the epoch.
     now_us: i64,
-    /// The stamp of the engine's checkpoint, until something changes.
+    /// The stamp of the engine's checkpoint, until a change makes it invalid.
     checkpoint: Option<[u8; 16]>,
 }
 

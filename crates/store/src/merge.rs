@@ -11,7 +11,7 @@ use crate::{RowCount, WriterIdentity};
 /// The content of one row of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct WindowRow {
-    /// The folded value, which is a sum for averages. NaN if the row has no value.
+    /// The aggregated value, which is a sum for averages. NaN if the row has no value.
     pub value: f64,
     /// How many slots the row adds to the window.
     pub count: RowCount,
@@ -28,13 +28,13 @@ impl From<Window> for WindowRow {
     }
 }
 
-/// The window of the fullest of the other replicas.
+/// The window of the other replica that counts the most slots.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct OtherReplica {
     /// The window; absent if its count is 0.
     pub window: Window,
-    /// True if the number of that replica is lower than that of this writer's. It then wins if both replicas
-    /// count as many slots, so that all daemons give the same answer.
+    /// Whether the number of that replica is lower than the number of this writer's replica. If so, it wins
+    /// if both replicas count equally many slots, so that all daemons give the same answer.
     pub wins_ties: bool,
 }
 
@@ -50,12 +50,12 @@ pub struct WriterRow {
     /// When the row was written, in microseconds since the epoch. Decides for [`Aggregation::Last`]
     /// ([`needs_write_time`]); 0 for other methods.
     pub written_us: i64,
-    /// True if the count is the largest that a row holds, so that the writer may have split the window.
+    /// Whether the count is the largest that a row can hold. If so, the writer may have split the window.
     pub is_full: bool,
 }
 
-/// True if rows of this method must carry the time at which they were written: the last value is that of
-/// the row written last.
+/// Whether rows of this method must carry the time at which they were written: the last value is that of the
+/// row written last.
 pub fn needs_write_time(method: Aggregation) -> bool {
     method == Aggregation::Last
 }
@@ -65,7 +65,8 @@ pub fn needs_write_time(method: Aggregation) -> bool {
 pub struct ReplicaWindow {
     value: f64,
     count: RowCount,
-    /// The order of rows of which only one can win: by time or count, then by writer. The greatest wins.
+    /// The order of rows of which only one can win: by time or count, then by writer. The row with the
+    /// greatest rank wins.
     rank: (i64, u16),
     is_known: bool,
     split: SplitWindow,
@@ -121,7 +122,7 @@ impl ReplicaWindow {
         if self.is_known { WindowRow { value: self.value, count: self.count } } else { WindowRow::NONE }
     }
 
-    /// For methods where only one row can win: true if both have rows and the winner is one of `other`.
+    /// For methods where only one row can win: whether both have rows and the winner is one of `other`.
     pub fn loses_to(&self, other: &Self) -> bool {
         self.is_known && other.is_known && self.rank < other.rank
     }
@@ -139,7 +140,7 @@ struct SplitWindow {
     writer: WriterIdentity,
     value_bits: u64,
     count: RowCount,
-    /// True if all parts so far are full.
+    /// Whether all parts so far are full.
     is_full: bool,
 }
 
@@ -150,8 +151,8 @@ impl Default for SplitWindow {
 }
 
 impl SplitWindow {
-    /// Adds a row if it is part of the same window, otherwise starts again with it. Returns the count of
-    /// all parts.
+    /// Adds a row if it is part of the same window, otherwise starts a new window with it. Returns the count
+    /// of all parts.
     fn add(&mut self, row: &WriterRow) -> RowCount {
         let WindowRow { value, count } = row.row;
         let same_window = (self.writer, self.value_bits) == (row.writer, value.to_bits());
@@ -178,8 +179,8 @@ impl SlotWindow {
         self.replicas[usize::from(row.writer.replica())].add(method, row);
     }
 
-    /// The window of the replica with the highest count, the lowest replica in a tie; `None` if no replica
-    /// counts a slot.
+    /// The window of the replica with the highest count; in a tie, that of the lowest replica; `None` if no
+    /// replica counts a slot.
     pub fn window(&self) -> Option<Window> {
         self.fullest().map(|(_, window)| window)
     }
@@ -190,8 +191,8 @@ impl SlotWindow {
         windows.reduce(|best, other| if other.1.count > best.1.count { other } else { best })
     }
 
-    /// The window of the fullest of these replicas, for a writer of the replica `own`. The rows of that replica must
-    /// not be among them.
+    /// The window of the replica that counts the most slots, for a writer of the replica `own`. The rows of
+    /// that replica must not be among them.
     pub fn of_others(&self, own: u8) -> OtherReplica {
         let seen = |(replica, window)| OtherReplica { window, wins_ties: replica < own };
         self.fullest().map_or(OtherReplica::default(), seen)
@@ -204,8 +205,8 @@ impl SlotWindow {
 }
 
 /// Merges this writer's row of a slot with the windows of the others. First `same_replica` is merged with it. Then the
-/// other replica wins if it counts more slots than the result, or the same number if [`OtherReplica::wins_ties`] is set.
-/// Returns `None` if there is no window.
+/// other replica wins if it counts more slots than the result, or the same number if
+/// [`OtherReplica::wins_ties`] is set. Returns `None` if there is no window.
 pub fn merge_with_others(
     method: Aggregation,
     own: WindowRow,
@@ -230,8 +231,8 @@ pub fn merge_with_others(
 }
 
 /// The inverse of the merge: the row that this writer must store so that merging it with `others` gives the
-/// `whole` window. `others` is the merged row of the other writers in its replica. The count is negative
-/// if they count too many slots.
+/// `whole` window. `others` is the merged row of the other writers in its replica. The count is negative if
+/// the other writers count too many slots.
 pub fn own_part(method: Aggregation, whole: Window, others: WindowRow) -> WindowRow {
     let row = WindowRow::from(whole);
     if others.value.is_nan() {
@@ -246,7 +247,8 @@ pub fn own_part(method: Aggregation, whole: Window, others: WindowRow) -> Window
     }
 }
 
-/// True if the values of several writers are added, so that one row can correct what another one counts too much.
+/// Whether the values of several writers are added, so that one row can correct what another one counts too
+/// much.
 pub(crate) fn adds_up(method: Aggregation) -> bool {
     matches!(method, Aggregation::Average | Aggregation::AvgZero | Aggregation::Sum | Aggregation::Count)
 }
@@ -335,7 +337,7 @@ mod tests {
         OtherReplica { window, wins_ties: false }
     }
 
-    /// Whatever the other writers have, their parts and this writer's merge to the whole.
+    /// Whatever the other writers have, a merge of their parts with this writer's part gives the whole.
     #[test]
     fn the_own_part_completes_the_others() {
         use Aggregation::{Average, Count, Max, Percentile, Sum};
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, none), None);
         let full = window(4.0, 2);
         assert_eq!(merge_with_others(Aggregation::Sum, correction, NONE, other(full)), Some(full));
-        // Corrections take effect as soon as there is something to correct, whoever has stored it.
+        // Corrections take effect as soon as there is something to correct, whichever writer has stored it.
         let whole = WindowRow::from(window(70.0, 70));
         for (own, same) in [(correction, whole), (whole, correction)] {
             assert_eq!(merge_with_others(Aggregation::Sum, own, same, none), Some(window(55.0, 60)));

@@ -65,14 +65,14 @@ impl MetaPage {
     }
 }
 
-/// Notes when metrics were last read.
+/// Records when metrics were last read.
 #[async_trait]
 pub trait ReadNotes: Store {
-    /// Notes the time at which existing metrics were read. The store may take only a sample of the calls, and keep only the
-    /// day.
+    /// Records the time at which existing metrics were read. The store may use only a sample of the calls,
+    /// and keep only the day.
     ///
     /// # Errors
-    /// A transient error if some were not noted.
+    /// A transient error if some reads were not recorded.
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError>;
 }
 
@@ -82,7 +82,7 @@ pub trait MetadataStore: Store {
     /// Creates metrics. A metric that exists keeps its `created_on` and gets the new configuration.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some metrics may exist by then.
+    /// A transient error if the caller has to retry; some metrics may already exist.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
     /// Changes the aggregation method of a metric and keeps the rest of its configuration. Ignored if there is no such
@@ -99,12 +99,13 @@ pub trait MetadataStore: Store {
     /// programs have written.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some metrics may have changed by then.
+    /// A transient error if the caller has to retry; some metrics may already be changed.
     async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         self.create(metrics).await
     }
 
-    /// The configuration that readers get after this one was stored: a store may ignore the factor.
+    /// The configuration that readers get after this one was stored. It may differ, because a store may
+    /// ignore the factor.
     fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
         config
     }
@@ -118,7 +119,7 @@ pub trait MetadataStore: Store {
     /// Deletes metrics, but not their points. Names that do not exist are ignored.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some metrics may be deleted by then.
+    /// A transient error if the caller has to retry; some metrics may already be deleted.
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError>;
 
     /// Returns one page of all metrics, at most `limit` of them. The first call has no position, later ones
@@ -134,13 +135,13 @@ pub trait MetadataStore: Store {
     /// removes its mark. A store may keep or ignore the mark of a metric that does not exist.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some series may be hidden by then.
+    /// A transient error if the caller has to retry; some series may already be hidden.
     async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError>;
 
-    /// Makes hidden series visible again. Others are ignored.
+    /// Makes hidden series visible again. Series that are not hidden are ignored.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some series may be visible by then.
+    /// A transient error if the caller has to retry; some series may already be visible.
     async fn show(&self, names: &[&str]) -> Result<(), StoreError>;
 
     /// All hidden series, each with the time of its last `MetadataStore::hide`, in seconds since the epoch.

@@ -1,4 +1,4 @@
-//! Pending rows of peers: what other daemons on the same store have accepted and not written yet.
+//! Pending rows of peers: rows that other daemons on the same store have accepted but not yet written.
 
 use std::fmt::Debug;
 

@@ -26,9 +26,9 @@ pub struct Run {
     pub len: u32,
     /// Index of the run's first slot in `WriteBatch::values` and `WriteBatch::counts`.
     pub at: u32,
-    /// True if the run covers a whole block ([`BlockLayout`]) and has every known slot of it. The store may
-    /// then replace the block without reading it. Otherwise the run's known slots replace stored ones, and
-    /// all other slots stay.
+    /// Whether the run covers a whole block ([`BlockLayout`]) and contains every known slot of that block. If
+    /// so, the store may replace the block without reading it. Otherwise the run's known slots replace stored
+    /// ones, and all other slots stay.
     pub whole: bool,
 }
 
@@ -37,9 +37,10 @@ pub struct Run {
 pub struct WriteBatch {
     /// The runs. Later runs replace the slots of earlier ones.
     pub runs: Vec<Run>,
-    /// Values of all runs. In coarse stages the window's folded value, which is a sum for averages.
+    /// Values of all runs. In coarse stages they are aggregated values of windows, which are sums for
+    /// averages.
     pub values: Vec<f64>,
-    /// Counts of all runs, as long as `values`. In raw stages 1, or 0 for an unknown slot.
+    /// Counts of all runs, as long as `values`. In raw stages a count is 1, or 0 for an unknown slot.
     pub counts: Vec<RowCount>,
 }
 
@@ -128,9 +129,10 @@ pub struct PeerRows {
 pub struct ReadRequest {
     /// The ranges to read. The answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
-    /// Also reads rows that a remote store has acknowledged and the local disk still retains, in case the remote store
-    /// lost them. A remote store also asks as many replicas as confirm a write, so that a replica that lags does not
-    /// decide the answer. This is slower; set it if rows are computed from the answer.
+    /// Whether to read also rows that a remote store has acknowledged and the local disk still retains, in
+    /// case the remote store lost them. A remote store then reads from as many replicas as must confirm a
+    /// write, so that a lagging replica does not decide the answer. This is slower; set it if rows are
+    /// computed from the answer.
     pub include_retained: bool,
     /// Pending rows of peers, which replace what those writers have in the store.
     pub peers: Vec<PeerRows>,
@@ -146,9 +148,9 @@ impl ReadRequest {
 /// The answer for one [`SlotRange`]: `until - from` values, NaN for unknown.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Column {
-    /// Values. In coarse stages the window's folded value, which is a sum for averages.
+    /// The values. In coarse stages they are aggregated values of windows, which are sums for averages.
     pub values: Vec<f64>,
-    /// Counts in coarse stages; empty in the raw stage.
+    /// The counts in coarse stages; empty in the raw stage.
     pub counts: Vec<RowCount>,
     /// Windows of other writers in the same slots; `None` in the raw stage and if there is only one writer.
     /// While this is set, `values` and `counts` are those of this writer alone ([`Column::merge_writers`]).
@@ -190,7 +192,7 @@ impl Column {
 /// only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockLayout {
-    /// Slots in a raw block. A metric's blocks start where `(slot + phase) % raw_slots == 0`.
+    /// Number of slots in a raw block. A metric's blocks start where `(slot + phase) % raw_slots == 0`.
     pub raw_slots: u32,
 }
 
@@ -213,8 +215,8 @@ impl BlockLayout {
         (i64::from(slot) + phase) / slots * slots - phase
     }
 
-    /// Slots in a block of a coarse stage: the number of windows that close while one raw block fills. Coarse
-    /// blocks have no phase.
+    /// Number of slots in a block of a coarse stage: the number of windows that close while one raw block
+    /// fills. Coarse blocks have no phase.
     pub fn coarse_slots(&self, raw: Stage, coarse: Stage) -> u32 {
         (self.raw_slots * raw.resolution / coarse.resolution).max(1)
     }
@@ -225,7 +227,7 @@ impl BlockLayout {
 pub struct WriteLimits {
     /// The largest number of write calls in flight.
     pub concurrency: usize,
-    /// Slots that one write call should carry.
+    /// Number of slots that one write call should contain.
     pub slots_per_call: usize,
 }
 
@@ -235,7 +237,7 @@ pub trait PointStore: Store {
     /// Writes runs. Writing the same batch again changes nothing.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; part of the batch may be written by then.
+    /// A transient error if the caller has to retry; a part of the batch may already be written.
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError>;
 
     /// Reads one column for each range, in the order of the request. A damaged block is counted and reads
@@ -252,7 +254,7 @@ pub trait PointStore: Store {
     /// # Errors
     /// If the store as a whole cannot be read.
     async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        Ok(ranges.iter().map(|range| Vec::from_iter([range.from..range.until])).collect())
+        Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
     }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the
@@ -263,25 +265,25 @@ pub trait PointStore: Store {
     /// If the pending rows cannot be read.
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
 
-    /// Turns the windows of a batch from whole windows into the part of this writer: subtracts what other
-    /// writers of the same replica have stored. Call it for windows that were computed from the points of
-    /// all writers, so that the rows of all writers add up to the whole. Does nothing unless
+    /// Reduces the whole windows of a batch to the part of this writer: subtracts the windows that other
+    /// writers of the same replica have stored. Call it for windows that were computed from the points of all
+    /// writers, so that the rows of all writers add up to the whole. Does nothing unless
     /// [`Capabilities::several_writers`](crate::Capabilities::several_writers) is set.
     ///
     /// # Errors
-    /// If the rows of the other writers cannot be read; the batch is unchanged then.
+    /// If the rows of the other writers cannot be read; in that case the batch is unchanged.
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError>;
 
     /// Deletes all points in these stages of the metrics.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some stages may be deleted by then.
+    /// A transient error if the caller has to retry; some stages may already be deleted.
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError>;
 
-    /// Deletes all slots in these ranges, those of other writers too. Slots written afterwards stay.
+    /// Deletes all slots in these ranges, including those of other writers. Slots written afterwards stay.
     ///
     /// # Errors
-    /// A transient error if the caller has to retry; some slots may be deleted by then.
+    /// A transient error if the caller has to retry; some slots may already be deleted.
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError>;
 
     /// How many writes the store accepts at a time, and how large they should be.

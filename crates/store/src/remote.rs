@@ -13,12 +13,12 @@ use crate::{Column, ReadRequest, SlotRange, StoreError, WriteBatch, WriteLimits}
 /// A write that was acknowledged only in part.
 #[derive(Debug)]
 pub struct WriteRefusal {
-    /// Why the other runs were not acknowledged.
+    /// The reason why the runs were not acknowledged.
     pub error: StoreError,
-    /// Indexes into the batch of the runs that were not acknowledged. Empty if the store cannot tell;
-    /// then none counts as acknowledged.
+    /// Indexes into the batch of the runs that were not acknowledged. Empty if the store does not know them;
+    /// in that case no run counts as acknowledged.
     pub runs: Vec<usize>,
-    /// True if every run listed belongs to a part of the store that is known to be unreachable while others
+    /// Whether every run listed belongs to a part of the store that is known to be unreachable while others
     /// are not. The store did not try it, and a retry within seconds does not help.
     pub is_known_down: bool,
 }
@@ -43,8 +43,8 @@ pub trait RemotePoints: Send + Sync + Debug {
     /// part of the store that is known to be down, it defers them at once.
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal>;
 
-    /// Writes only what is kept on one of these servers; if none is given, everything. Returns the number of rows
-    /// written. A store that cannot tell where rows are kept writes all of them.
+    /// Writes only the rows that are kept on one of these servers; all rows if no server is given. Returns
+    /// the number of rows written. A store that does not know where rows are kept writes all of them.
     ///
     /// # Errors
     /// As [`RemotePoints::write_at`].
@@ -57,11 +57,11 @@ pub trait RemotePoints: Send + Sync + Debug {
         self.write_at(batch, timestamp_us).await.map(|()| batch.known())
     }
 
-    /// Counts the rows of a batch by the servers that keep them; a row counts for each of its replicas. Writes nothing.
-    /// Empty if the store cannot tell where rows are kept.
+    /// Counts the rows of a batch by the servers that keep them; a row counts for each of its replicas.
+    /// Writes nothing. Empty if the store does not know where rows are kept.
     ///
     /// # Errors
-    /// If the store has to be reached for it and cannot.
+    /// If the store must be reached for this but cannot be.
     async fn rows_by_server(&self, _batch: &WriteBatch) -> Result<BTreeMap<Uuid, u64>, StoreError> {
         Ok(BTreeMap::new())
     }
@@ -83,7 +83,7 @@ pub trait RemotePoints: Send + Sync + Debug {
         Ok(Vec::new())
     }
 
-    /// Deletes what was written to these stages up to a timestamp (microseconds since the epoch).
+    /// Deletes everything that was written to these stages up to a timestamp (microseconds since the epoch).
     ///
     /// # Errors
     /// A transient error if the caller has to retry.
@@ -93,7 +93,8 @@ pub trait RemotePoints: Send + Sync + Debug {
         timestamp_us: i64,
     ) -> Result<(), StoreError>;
 
-    /// Deletes what was written to these slots up to a timestamp (microseconds since the epoch), by any writer.
+    /// Deletes everything that was written to these slots up to a timestamp (microseconds since the epoch),
+    /// by any writer.
     ///
     /// # Errors
     /// A transient error if the caller has to retry.

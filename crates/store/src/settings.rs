@@ -1,4 +1,4 @@
-//! Changes of the settings of metrics that have points.
+//! Changes the settings of metrics that have points, and creates metrics.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -17,25 +17,26 @@ pub struct SettingsChange {
     pub config: Arc<MetricConfig>,
 }
 
-/// What became of a [`SettingsChange`].
+/// The result of a [`SettingsChange`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SettingsReport {
-    /// The metric has the new settings now, and did not have them before.
+    /// Whether the metric has the new settings now and did not have them before.
     pub changed: bool,
-    /// Slots and windows that were written into new stages.
+    /// Number of slots and windows that were written into new stages.
     pub points: u64,
-    /// Points of the metric are on their way to the store. Ask again in a moment.
+    /// Whether nothing was done because points of the metric are waiting for the store. The caller should
+    /// repeat the call later.
     pub is_busy: bool,
-    /// Why nothing was changed; empty if it was, or if nothing had to be.
+    /// The reason why nothing was changed; empty if the settings were changed or did not differ.
     pub refused: String,
 }
 
 /// Gives metrics other settings while points of them may arrive.
 #[async_trait]
 pub trait SettingsChanger: Send + Sync + Debug {
-    /// The settings with which points of these metrics are stored now; `None` for a metric that was not used since the
-    /// start. The settings in the metadata store may be different: after a kill in the middle of a change, or if
-    /// another daemon has changed them.
+    /// The settings with which points of these metrics are stored now; `None` for a metric that was not used
+    /// since the start. The settings in the metadata store may be different: after a kill during a change, or
+    /// if another daemon has changed them.
     ///
     /// # Errors
     /// If the daemon is stopping.
@@ -45,20 +46,20 @@ pub trait SettingsChanger: Send + Sync + Debug {
     /// filled from the old ones. Repeating the call changes nothing.
     ///
     /// # Errors
-    /// If the store fails. Each of the metrics has its old or its new settings then, with all its points.
+    /// If the store fails. Each of the metrics then has its old or its new settings, and all its points.
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError>;
 }
 
-/// What became of a metric that was to be created.
+/// The result of creating a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Creation {
-    /// It was created.
+    /// The metric was created.
     Created,
-    /// It existed, with these settings, which stay.
+    /// The metric existed with these settings, which are not changed.
     Known(Arc<MetricConfig>),
-    /// It exists, but is not in the metadata store yet: its first points have just arrived.
+    /// The metric exists, but is not in the metadata store yet: its first points have just arrived.
     Starting,
-    /// Why it was not created.
+    /// The metric was not created, for this reason.
     Refused(String),
 }
 
@@ -69,7 +70,7 @@ pub trait MetricCreator: Send + Sync + Debug {
     /// changes nothing.
     ///
     /// # Errors
-    /// If the store fails. Some of the metrics may be created by then.
+    /// If the store fails. Some of the metrics may already be created.
     async fn create_metrics(
         &self,
         metrics: Vec<SettingsChange>,

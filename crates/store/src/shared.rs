@@ -10,54 +10,55 @@ use uuid::Uuid;
 
 use crate::{MetaPage, MetadataStore, ReadNotes, Share, StoreError, WriterIdentity};
 
-/// What a daemon needs of the schema of a shared store.
+/// The requirements of a daemon on the schema of a shared store.
 #[derive(Debug, Clone, Default)]
 pub struct SchemaNeeds {
-    /// Retentions that metrics may have. Every stage of them needs a table.
+    /// Retentions that metrics may have. Each of their stages needs a table.
     pub retentions: Vec<Retention>,
-    /// Globs are answered by the store, so it needs indexes of names.
+    /// Whether the store answers globs, so that it needs indexes of names.
     pub finds_names: bool,
 }
 
-/// The result of a schema check. All texts are for operators: each says what is wrong and what to do.
+/// The result of a schema check. All texts are for operators: each contains the problem and the remedy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SchemaStatus {
-    /// Problems that keep rows from being stored.
+    /// Problems that prevent rows from being stored.
     pub fatal: Vec<String>,
     /// Reasons why a feature is off.
     pub features_off: Vec<String>,
-    /// Differences without consequences.
+    /// Differences of the schema that have no consequences.
     pub notes: Vec<String>,
-    /// Features that can be used.
+    /// The available features.
     pub features: SharedFeatures,
-    /// The tables belong to a program that never applied a metric's xFilesFactor, so it counts as 0.
+    /// Whether the tables belong to a program that never applied a metric's xFilesFactor, so that it counts
+    /// as 0.
     pub ignores_x_files_factor: bool,
-    /// The servers write points to a log before they acknowledge them, so that a restart loses seconds of them
-    /// at most. False if that is not known.
+    /// Whether the servers write points to a log before they acknowledge them, so that a restart loses at
+    /// most a few seconds of points. False if this is not known.
     pub keeps_commit_log: bool,
 }
 
-/// Features that a shared store may lack, because the tables for them are ours alone.
+/// Features that a shared store may lack, because only Plumbago has the tables for them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SharedFeatures {
-    /// A change feed exists. Without one, changes by other daemons are found by reading all names.
+    /// Whether a change feed exists. Without one, changes by other daemons are found by reading all names.
     pub changes: bool,
-    /// Leases can be taken.
+    /// Whether leases can be taken.
     pub leases: bool,
-    /// Writer ids can be registered.
+    /// Whether writer ids can be registered.
     pub writers: bool,
 }
 
-/// A server of the points, and which of its starts it is in. A server that was started again may have lost rows
-/// that it had acknowledged.
+/// A server of the points, with a number of its current start. A restarted server may have lost rows that it
+/// had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeStart {
     /// The server.
     pub node: Uuid,
-    /// A number that changes with each start of the server. While the server cannot be reached, the last known number.
-    /// `None` if it was never read.
+    /// A number that changes with each start of the server. While the server cannot be reached, the last
+    /// known number. `None` if it was never read.
     pub start: Option<i64>,
-    /// The time since the request was sent that read the number; zero if there is none.
+    /// The time since the request was sent that read the number; zero if there is no number.
     pub age: Duration,
 }
 
@@ -66,7 +67,7 @@ pub struct NodeStart {
 pub struct Changes {
     /// Names in the order of their changes; `true` for a deletion.
     pub names: Vec<(String, bool)>,
-    /// Changes may have been missed, so all names have to be read again.
+    /// Whether changes may have been missed, so that all names have to be read again.
     pub missed: bool,
     /// All changes before this time (seconds since the epoch) were returned. A feed that is opened at this time
     /// misses none.
@@ -109,16 +110,17 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If the store was closed.
     async fn wait_until_up(&self) -> Result<(), StoreError>;
 
-    /// Why the servers cannot be reached, for operators; `None` if they can.
+    /// The reason why the servers cannot be reached, for operators; `None` if they can be reached.
     fn down_reason(&self) -> Option<String>;
 
-    /// Which servers cannot be reached although others can, and what to do, for operators; `None` if there are none.
+    /// Which servers cannot be reached although others can, and the remedy, for operators; `None` if there
+    /// are none.
     fn missing_servers(&self) -> Option<String>;
 
     /// The known servers of the points, as of the last requests to them. Empty before the first connection.
     fn node_starts(&self) -> Vec<NodeStart>;
 
-    /// How often a server of the names was restarted, as far as this process has noticed. Only grows.
+    /// Number of restarts of servers of the names that this process has noticed. It never decreases.
     fn names_restarts(&self) -> u64;
 
     /// The time of the servers' clock at some moment during this call, in milliseconds since the epoch.
@@ -131,8 +133,8 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// names are moved by it.
     fn set_lag(&self, _ms: i64) {}
 
-    /// Whether the servers write points to a log before they acknowledge them. `None` if they have no place for points
-    /// or for names at present.
+    /// Whether the servers write points to a log before they acknowledge them. `None` if the keyspace for
+    /// points or that for names does not exist at present.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -144,7 +146,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If the schema cannot be read.
     async fn check_schema(&self, needs: &SchemaNeeds) -> Result<SchemaStatus, StoreError>;
 
-    /// The features that the last check found; checks first if there was none.
+    /// The features that the last check found; checks the schema first if there was no check yet.
     ///
     /// # Errors
     /// If the schema cannot be read.
@@ -159,9 +161,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// Writes under another identity from now on.
     fn set_writer_identity(&self, writer: WriterIdentity);
 
-    /// Registers a writer for one instance of a data directory, or renews its registration. Returns `false` if another
-    /// instance has one of its ids. An instance that does not renew its registration for long loses the ids: its rows
-    /// are refused after a day, and later another instance can register them.
+    /// Registers a writer for one instance of a data directory, or renews its registration. Returns `false`
+    /// if another instance has one of its ids. An instance that does not renew its registration for a long
+    /// time loses the ids: its rows are refused after a day, and later another instance can register them.
     ///
     /// # Errors
     /// If the outcome is unknown, or if there is no table of writers.
@@ -172,8 +174,8 @@ pub trait SharedStore: MetadataStore + ReadNotes {
         host: &str,
     ) -> Result<bool, StoreError>;
 
-    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None` if there
-    /// is none.
+    /// A writer of a replica that no instance has registered, or whose registration has long expired; `None`
+    /// if there is none.
     ///
     /// # Errors
     /// If the registered writers cannot be read.
@@ -197,9 +199,9 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If this is unknown for one of them.
     async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
-    /// Notes the current time as the last write of existing metrics, for the clean-up. Metrics for which a time at or
-    /// after `since` (seconds since the epoch) is noted already are left as they are. Returns whether each metric
-    /// exists, as [`SharedStore::exist`].
+    /// Records the current time as the last write of existing metrics, for the clean-up. Metrics whose
+    /// recorded time is already at or after `since` (seconds since the epoch) are not changed. Returns
+    /// whether each metric exists, as [`SharedStore::exist`].
     ///
     /// # Errors
     /// A transient error if the caller has to retry.

@@ -1,4 +1,4 @@
-//! How much space points take, in stores that can measure it.
+//! Measures how much space points use, in stores that can do so.
 
 use std::fmt::Debug;
 
@@ -7,11 +7,11 @@ use plumbago_model::{MetricId, Stage};
 
 use crate::StoreError;
 
-/// Measures how much space the points of metrics take.
+/// Measures how much space the points of metrics use.
 #[async_trait]
 pub trait StageSizes: Send + Sync + Debug {
-    /// Returns for each metric the bytes of each of its stages: keys and compressed rows as they were written, without
-    /// the overhead and the savings of the database around them.
+    /// Returns for each metric the size of each of its stages in bytes. This is the size of keys and
+    /// compressed rows as they were written, without the overhead and the compression of the database itself.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -22,7 +22,7 @@ pub trait SharedWindows: Send + Sync + Debug {
     /// If the store cannot be read.
     async fn read_rows(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<SlotRow>>, StoreError>;
 
-    /// Replaces windows of another writer. They replace a row that the writer has on its way, but a row that it
+    /// Replaces windows of another writer. They replace a pending row of that writer, but a row that it
     /// computes later replaces them.
     ///
     /// # Errors

@@ -10,13 +10,13 @@ pub const WRITER_IDS: u16 = 1 << 14;
 /// the count is too large for one row.
 pub const IDS_PER_WRITER: u16 = 8;
 
-/// The largest count of a window that the rows of one writer can hold: a row counts in 15 bits.
+/// The largest count of a window that the rows of one writer can hold: a row has 15 bits for its count.
 pub const WINDOW_COUNT_MAX: u32 = 0x7fff * IDS_PER_WRITER as u32;
 
 /// The writer that a daemon is: the replica it belongs to and the first of the writer ids that it owns.
 ///
-/// Writers of one replica see different points of a metric, so their windows add up. Replicas see the same
-/// points, so the fullest replica stands for all.
+/// Writers of one replica see different points of a metric, so their windows are added. Replicas see the same
+/// points, so readers use the replica that counts the most slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WriterIdentity {
     replica: u8,

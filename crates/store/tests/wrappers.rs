@@ -1,4 +1,4 @@
-//! A wrapper must report the capabilities of the store inside it and pass every call on to it.
+//! Checks that a wrapper reports the capabilities of the store inside it and forwards every call to it.
 
 use async_trait::async_trait;
 use plumbago_model::{Aggregation, MetricId, Stage};
@@ -11,8 +11,8 @@ use plumbago_store::{
 
 const STAGE: Stage = Stage { resolution: 60, points: 100 };
 
-/// A store with every capability that the memory store lacks. Slot 7 of every metric is pending, and
-/// another writer has half of every window.
+/// A store with every capability that the memory store lacks. Slot 7 of every metric is pending, and another
+/// writer has stored half of every window.
 #[derive(Debug, Default)]
 struct Shared(MemoryStore);
 

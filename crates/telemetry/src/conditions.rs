@@ -1,5 +1,5 @@
 //! Conditions: states of the process that an operator should know about, such as "new metrics are refused".
-//! One list serves the health page, the log and the gauge `plumbago_condition`.
+//! The health page, the log and the gauge `plumbago_condition` all use one list of conditions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,21 @@ use std::time::{Instant, SystemTime};
 
 use crate::{Gauge, Registry};
 
-/// What a condition means for an operator. The greater, the worse.
+/// What a condition means for an operator. A greater severity is worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is refused, delayed or missing, but a setting could be better. The log has it at INFO.
+    /// Nothing is refused, delayed or missing, but a setting could be better. It is logged at level INFO.
     Hint,
     /// Requests are answered, but an operator should act.
     Warning,
-    /// A start or a stop: the process is not ready, and nobody has to act. The log has it at INFO.
+    /// A start or a stop: the process is not ready, but no action is needed. It is logged at level INFO.
     Phase,
     /// The process is not ready, and an operator has to act.
     NotReady,
 }
 
 impl Severity {
-    /// The word for programs, such as `not_ready`.
+    /// The name for programs, such as `not_ready`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Hint => "hint",
@@ -42,15 +42,15 @@ impl Severity {
 pub struct Condition {
     /// Short and stable, for programs: `memory`, `create_limited`.
     pub name: &'static str,
-    /// What it means for an operator.
+    /// The meaning of the condition for an operator.
     pub severity: Severity,
-    /// What happens, which setting decides it, and what to do.
+    /// What happens, which setting controls it, and what to do.
     pub text: String,
     /// When it began.
     pub since: SystemTime,
 }
 
-/// All conditions that hold now. Cloning shares the list.
+/// All conditions that hold now. Clones share the list.
 #[derive(Debug, Clone)]
 pub struct Conditions(Arc<Inner>);
 
@@ -67,12 +67,12 @@ struct Held {
 }
 
 impl Conditions {
-    /// An empty list that shows its conditions in `registry`.
+    /// Makes an empty list, which exports its conditions to `registry`.
     pub fn new(registry: &Registry) -> Self {
         Self(Arc::new(Inner { registry: registry.clone(), held: Mutex::default() }))
     }
 
-    /// Shows the gauges of these conditions from now on, even while the conditions do not hold.
+    /// Exports the gauges of these conditions from now on, even while the conditions do not hold.
     pub fn declare(&self, names: impl IntoIterator<Item = &'static str>) {
         let held = self.held();
         for name in names {
@@ -105,7 +105,7 @@ impl Conditions {
         list.insert(name, Held { condition, began: Instant::now() });
     }
 
-    /// States that a condition does not hold, or no longer. Logs one line when it ends.
+    /// States that a condition does not hold, or no longer holds. Logs one line when it ends.
     pub fn end(&self, name: &'static str) {
         if let Some(held) = self.held().remove(name) {
             self.gauge(name).set(0.0);

@@ -1,5 +1,5 @@
-//! Damage: files whose content is wrong or gone. One list per registry serves the condition `damaged_data`, the
-//! log and the self-metrics.
+//! Damage: files whose content is wrong or gone. The list of a registry is used for the condition
+//! `damaged_data`, the log and the self-metrics.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ pub const DAMAGED_DATA: &str = "damaged_data";
 /// How the text of the condition begins.
 pub const DAMAGED_TEXT: &str = "damaged data: ";
 
-/// Files that are remembered by name. The others are only counted.
+/// Maximum number of files that are remembered by name. The others are only counted.
 const FILES_MAX: usize = 1000;
-/// Files that the text of the condition names.
+/// Maximum number of files that the text of the condition names.
 const NAMED_MAX: usize = 3;
 
-/// What was found wrong with one file.
+/// Damage that was found in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The damaged file, or its directory if the file is not known.
+    /// The damaged file, or its directory if it is not known which file is damaged.
     pub path: PathBuf,
-    /// What is wrong with it, what that costs and what to do.
+    /// The damage of the file, the lost data and the remedy.
     pub text: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Damage {
     list: DamageList,
 }
 
-/// The list itself, which the registry keeps.
+/// The list of damage, which the registry keeps.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DamageList(Arc<Mutex<Inner>>);
 
@@ -62,7 +62,7 @@ impl Damage {
         self.show(&inner);
     }
 
-    /// States that a file is damaged: what is wrong, what that costs and what to do. Logs an error at the first
+    /// States that a file is damaged: what is wrong, what was lost and what to do. Logs an error at the first
     /// call for a file. A further call replaces the text.
     pub fn found(&self, path: &Path, text: impl Into<String>) {
         let text = text.into();
@@ -80,7 +80,8 @@ impl Damage {
         self.show(&inner);
     }
 
-    /// Takes over the files of another list, which has logged them. Points that it counts as lost are not added.
+    /// Adds the files of another list, which has already logged them. The points that it counts as lost are
+    /// not added.
     pub fn take_over(&self, other: &Self) {
         let theirs = other.list();
         let mut inner = self.inner();
@@ -94,19 +95,19 @@ impl Damage {
         self.show(&inner);
     }
 
-    /// Adds to the number of points that are lost by damage.
+    /// Adds to the number of points that were lost because of damage.
     pub fn lose_points(&self, points: u64) {
         let mut inner = self.inner();
         inner.lost_points += points;
         self.show(&inner);
     }
 
-    /// Points known to be lost by damage.
+    /// The number of points known to be lost because of damage.
     pub fn lost_points(&self) -> u64 {
         self.inner().lost_points
     }
 
-    /// What was found so far, oldest first, up to 1000 files.
+    /// The damage found so far, oldest first, up to 1000 files.
     pub fn list(&self) -> Vec<Found> {
         self.inner().found.clone()
     }

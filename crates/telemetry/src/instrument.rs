@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
-/// Upper bounds of the histogram buckets, in seconds: from a cached answer to a spool that is an hour behind.
+/// Upper bounds of the histogram buckets, in seconds. They range from a cached answer to a spool that is an
+/// hour behind.
 pub(crate) const BUCKETS_SECONDS: [f64; 17] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0,
     36_000.0,
 ];
 
-/// The exporter keeps every recorded value until it is sorted into its bucket; that is done after this many.
+/// The exporter keeps every recorded value until it is sorted into its bucket. That happens after this many
+/// values.
 const PENDING_MAX: u64 = 1024;
 
 /// A number that only grows.
@@ -49,7 +51,7 @@ impl Gauge {
     }
 }
 
-/// The distribution of a duration: how many were recorded up to each bucket's bound, and their sum.
+/// The distribution of a duration: the number of values up to each bucket's bound, and their sum.
 #[derive(Clone)]
 pub struct Histogram(Arc<Inner>);
 
@@ -72,7 +74,7 @@ impl Histogram {
         self.0.exported.record(duration.as_secs_f64());
         // Wraps around after 584 years of recorded time.
         self.0.nanos.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
-        // Without this the pending values would pile up where nobody scrapes.
+        // Without this, the pending values would accumulate if nothing reads the metrics.
         if self.0.recorded.fetch_add(1, Ordering::Relaxed) % PENDING_MAX == PENDING_MAX - 1 {
             self.0.exporter.run_upkeep();
         }

@@ -1,7 +1,7 @@
 //! Self-metrics (a registry, its instruments and the Prometheus export), what the process uses, and log set-up.
 //!
-//! Must not know: any noun of this project. Start at [`Registry`]: each crate takes a reference to it, registers
-//! its instruments once and keeps them in a struct of its own.
+//! Must not know: any term of this project. Start at [`Registry`]: each crate takes a reference to it,
+//! registers its instruments once and keeps them in a struct of its own.
 
 pub mod conditions;
 pub mod damage;

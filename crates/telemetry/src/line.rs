@@ -1,5 +1,5 @@
-//! The text of a log line: the message, then `key=value` for each field. An error is written with its causes, each
-//! once, and whatever a field contains, the line stays one line.
+//! The text of a log line: the message, then `key=value` for each field. An error is written with its causes,
+//! without repetitions. Whatever a field contains, the result is always a single line.
 
 use std::error::Error;
 use std::fmt::{self, Debug, Write};
@@ -59,8 +59,8 @@ impl<W: Write> Visit for Line<W> {
     }
 }
 
-/// An error with its causes, as `what: why: why`. A cause that the text before it contains already is left out:
-/// many errors of libraries repeat theirs.
+/// An error with its causes, as `what: why: why`. A cause that is already contained in the text before it is
+/// left out, because many errors of libraries repeat their causes.
 pub fn with_causes(error: &dyn Error) -> String {
     let (mut text, mut next) = (error.to_string(), error.source());
     while let Some(cause) = next {

@@ -1,4 +1,4 @@
-//! Log set-up, and a throttle for lines that bad input could multiply.
+//! Log set-up, and a throttle for log lines of which bad input could cause many.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -34,7 +34,7 @@ pub fn init(level: &str) -> Option<LevelHandle> {
     Some(handle)
 }
 
-/// Sends panics to the log instead of printing them, so that they have time and level too.
+/// Sends panics to the log instead of printing them, so that they also have a time and a level.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         if IS_EXPECTED.try_with(Cell::get).unwrap_or(false) {
@@ -57,10 +57,10 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
     result
 }
 
-/// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to warnings,
-/// what its tables say about damage is left out because it names no file,
-/// and the Cassandra driver is silenced: it logs every second while a server is away, which the daemon already
-/// reports at a slower rate.
+/// Parses a level or filter; `None` if it is not one. Unless the filter names them, fjall is limited to
+/// warnings, and the messages of its tables about damage are left out because they name no file. The
+/// Cassandra driver is silenced, because it logs every second while a server is unreachable, which the daemon
+/// already reports less often.
 pub fn filter(level: &str) -> Option<EnvFilter> {
     let store = if level.contains("fjall") {
         ""
@@ -85,7 +85,7 @@ impl Throttle {
         Self { every_ms, last_ms: AtomicI64::new(i64::MIN), suppressed: AtomicU64::new(0) }
     }
 
-    /// Asks for permission to log at `now_ms` (milliseconds on any clock). `Some` permits it, and holds the
+    /// Asks for permission to log at `now_ms` (milliseconds on any clock). `Some` grants it, and contains the
     /// number of lines suppressed since the last one.
     pub fn pass(&self, now_ms: i64) -> Option<u64> {
         let last = self.last_ms.load(Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Throttle {
         None
     }
 
-    /// [`Throttle::pass`] with the system clock, for callers without a clock of their own.
+    /// [`Throttle::pass`] with the system clock, for callers that have no clock.
     pub fn pass_now(&self) -> Option<u64> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         self.pass(now)

@@ -38,7 +38,7 @@ enum Instrument {
 /// A counter or gauge with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// The name that Prometheus knows.
+    /// The name in Prometheus' format.
     pub name: String,
     /// Names and values of its labels.
     pub labels: Vec<(String, String)>,
@@ -51,7 +51,7 @@ static METADATA: Metadata<'static> = Metadata::new("plumbago", Level::INFO, None
 impl Registry {
     /// An empty registry.
     pub fn new() -> Self {
-        // Only an empty list of buckets is refused.
+        // Only an empty list of buckets would be refused.
         let builder = PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS).unwrap_or_default();
         let recorder = builder.build_recorder();
         let exporter = recorder.handle();
@@ -59,7 +59,7 @@ impl Registry {
         Self { inner: Arc::new(Inner { recorder, exporter, entries, texts, damage }) }
     }
 
-    /// An empty registry that shares the list of damage ([`crate::Damage`]) with this one.
+    /// Makes an empty registry that shares the list of damage ([`crate::Damage`]) with this one.
     pub fn apart(&self) -> Self {
         let mut registry = Self::new();
         if let Some(inner) = Arc::get_mut(&mut registry.inner) {
@@ -73,7 +73,7 @@ impl Registry {
     }
 
     /// Registers a counter, or returns the one that has this name and these labels. `help` is shown by
-    /// Prometheus; the first text given for a name counts.
+    /// Prometheus; the first text given for a name is used.
     pub fn counter(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
         let mut entries = self.entries();
         if let Some(Instrument::Counter(counter, _)) = find(&entries, name, labels) {

@@ -1,4 +1,4 @@
-//! Encrypted connections to servers whose authorities an operator names.
+//! Encrypted connections to servers, with certificate authorities that an operator names.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The file with the authorities cannot be used.
+/// The file with the certificate authorities cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {path}: {reason}", path = path.display())]
 pub struct CaError {
@@ -24,10 +24,11 @@ pub struct CaError {
 pub struct Client(TlsConnector);
 
 impl Client {
-    /// Trusts the authorities in a PEM file.
+    /// Makes a client that trusts the authorities in a PEM file.
     ///
     /// # Errors
-    /// If the file cannot be read, or has no certificate that can be used.
+    ///
+    /// If the file cannot be read, or contains no usable certificate.
     pub fn trusting(ca: &Path) -> Result<Self, CaError> {
         let failed = |reason: String| CaError { path: ca.to_owned(), reason };
         let unreadable = |error| match error {
@@ -41,7 +42,7 @@ impl Client {
         if roots.is_empty() {
             return Err(failed("it contains no certificate in PEM format".to_owned()));
         }
-        // rustls has no default provider if a process links two, so this one is named.
+        // If a process links two providers, rustls has no default, so this one is named.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -51,11 +52,11 @@ impl Client {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Performs the handshake with a server whose certificate must be for `host`, a name or an address without
-    /// brackets.
+    /// Performs the handshake with a server whose certificate must be for `host`, a name or an IP address
+    /// without brackets.
     ///
     /// # Errors
-    /// If `host` is not a name, or the handshake fails.
+    /// If `host` is neither a name nor an address, or the handshake fails.
     pub async fn connect<S>(&self, host: &str, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,

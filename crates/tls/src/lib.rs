@@ -20,18 +20,18 @@ pub use client::{CaError, Client};
 /// Why a listener's certificates cannot be used. The texts name the settings `cert`, `key` and `client_ca`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// Only one of certificate and key is configured: this setting.
+    /// Only one of certificate and key is configured. The value is the setting that is configured.
     #[error("cert and key must be set together")]
     Half(&'static str),
     /// Client certificates are required, but TLS is off.
     #[error("client_ca needs cert and key to be set as well")]
     ClientCaAlone,
-    /// A file cannot be read, or does not contain what it should.
+    /// A file cannot be read, or does not have the expected content.
     #[error("{file}: {problem}")]
     File {
         /// The setting that names it: `cert`, `key` or `client_ca`.
         setting: &'static str,
-        /// Its path.
+        /// The path.
         file: String,
         /// What is wrong with it.
         problem: String,
@@ -59,7 +59,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// The setting to look at: `cert`, `key` or `client_ca`.
+    /// The setting that the user should check: `cert`, `key` or `client_ca`.
     pub fn setting(&self) -> &'static str {
         match self {
             Self::Half(setting) | Self::File { setting, .. } | Self::Unusable { setting, .. } => setting,
@@ -94,7 +94,7 @@ impl Certificates {
     /// Reads the files. If none is configured, the listener works without TLS.
     ///
     /// # Errors
-    /// [`TlsError`] if files are missing, unreadable, or do not fit together.
+    /// [`TlsError`] if files are missing, unreadable, or do not belong together.
     pub fn load(files: &Files, tune: Tune) -> Result<Self, TlsError> {
         Ok(Self { tune, current: ArcSwapOption::new(files.load(tune)?) })
     }
@@ -137,7 +137,7 @@ impl Files {
             (None, Some(_)) => return Err(TlsError::Half("key")),
         };
         let (chain, private) = (certificates("cert", cert)?, private_key(key)?);
-        // rustls has no default provider if a process links two, so this one is named.
+        // If a process links two providers, rustls has no default, so this one is named.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()

@@ -6,7 +6,7 @@ use crate::{POINT_BYTES, Problem};
 /// A whisper file.
 #[derive(Debug, Clone)]
 pub struct File<'a> {
-    /// What its header says.
+    /// The parsed header.
     pub header: Header,
     bytes: &'a [u8],
 }
@@ -15,13 +15,13 @@ impl<'a> File<'a> {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// If it is not a whisper file, is damaged, or has a format that is not supported.
+    /// If the bytes are not a whisper file, or the file is damaged or has an unsupported format.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
         Ok(Self { header: Header::parse(bytes, bytes.len() as u64)?, bytes })
     }
 
-    /// The points of an archive that whisper shows at `now` (seconds since the epoch), in the order of time: those
-    /// younger than its retention, and not ahead of now. No points if there is no such archive.
+    /// The points of an archive that whisper shows at `now` (seconds since the epoch), in the order of time:
+    /// those younger than its retention and not in the future. Empty if there is no such archive.
     pub fn points(&self, archive: usize, now: i64) -> Points<'a> {
         let Some(archive) = self.header.archives.get(archive) else { return Points::default() };
         let start = archive.offset as usize;

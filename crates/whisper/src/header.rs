@@ -4,11 +4,11 @@ use plumbago_model::{Aggregation, MetricConfig, Retention, RetentionError, Stage
 
 use crate::{POINT_BYTES, Problem};
 
-/// Bytes before the list of archives.
+/// Size of the part before the list of archives, in bytes.
 pub(crate) const METADATA_BYTES: usize = 16;
-/// Bytes of an archive in the list.
+/// Size of an entry in the list of archives, in bytes.
 pub(crate) const ARCHIVE_BYTES: usize = 12;
-/// Archives of a file, at most. Real files have two to five.
+/// Maximum number of archives of a file. Real files have two to five.
 const ARCHIVES_MAX: u32 = 256;
 /// How a file in go-carbon's compressed format begins.
 const COMPRESSED: &[u8] = b"whisper_compressed";
@@ -40,12 +40,12 @@ pub fn number_of(method: Aggregation) -> Option<u32> {
 pub struct Archive {
     /// The byte offset of the archive in the file.
     pub offset: u32,
-    /// Resolution and number of slots.
+    /// The resolution and the number of slots.
     pub stage: Stage,
 }
 
 impl Archive {
-    /// Its bytes in the file.
+    /// The size of the archive in the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.stage.points) * POINT_BYTES as u64
     }
@@ -55,10 +55,10 @@ impl Archive {
     }
 }
 
-/// What the header of a file says.
+/// The header of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
-    /// How slots fold into the next archive.
+    /// How slots are aggregated into a slot of the next archive.
     pub method: Aggregation,
     /// The share of slots, from 0 to 1, that must be known for a slot of the next archive.
     pub x_files_factor: f32,
@@ -109,11 +109,13 @@ impl Header {
         Ok(Self { method, x_files_factor, archives })
     }
 
-    /// This many bytes at the start of a file contain its whole header.
+    /// The largest size of a header, in bytes. This many bytes at the start of a file contain its whole
+    /// header.
     pub const BYTES_MAX: usize = METADATA_BYTES + ARCHIVES_MAX as usize * ARCHIVE_BYTES;
 
-    /// Retention, method and factor as a configuration. The file has the factor as a 32-bit float; here it is the
-    /// number that was meant, 0.3 and not 0.30000001.
+    /// The retention, the method and the factor as a configuration. The file stores the factor as a 32-bit
+    /// float; the configuration has the shortest decimal number with that value, e.g. 0.3 instead of
+    /// 0.30000001.
     pub fn config(&self) -> MetricConfig {
         MetricConfig {
             retention: retention(&self.archives).unwrap_or_else(|_| self.archives[0].stage.into()),

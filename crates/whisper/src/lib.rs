@@ -4,9 +4,10 @@
 //! (timestamp, value), all numbers big-endian. The first point of a ring fixes the place of all others. A ring is
 //! never cleared, so a slot counts only if its timestamp is the one that belongs there.
 //!
-//! Everything here is pure: bytes in, values or bytes out. Start at [`File`] and [`write`](write()).
+//! This crate does no I/O: it converts bytes to values and values to bytes. Start at [`File`] and
+//! [`write`](write()).
 //!
-//! Must not know: stores, the engine, tokio.
+//! It must not depend on stores, the engine or tokio.
 
 mod file;
 pub mod fuzzing;
@@ -19,5 +20,5 @@ pub use header::{Archive, Header, method_of, number_of};
 pub use problem::Problem;
 pub use write::{WriteProblem, write};
 
-/// Bytes of a point: a timestamp and a value.
+/// Size of a point in bytes: a timestamp and a value.
 pub const POINT_BYTES: usize = 12;

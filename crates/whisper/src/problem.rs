@@ -5,15 +5,15 @@ use plumbago_model::RetentionError;
 /// Why bytes are not a whisper file that can be read. The text continues "the file …".
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// It has no bytes.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
     /// The file is shorter than its header says.
     #[error("is cut off: it has {found} bytes, and its header needs {needed}")]
     Truncated {
-        /// Bytes that the header needs.
+        /// Number of bytes that the header describes.
         needed: u64,
-        /// Bytes of the file.
+        /// Number of bytes in the file.
         found: u64,
     },
     /// The file continues after its last archive.
@@ -22,12 +22,12 @@ pub enum Problem {
          whisper-info.py shows the right archives, cut it to {described} bytes with truncate(1)"
     )]
     Oversized {
-        /// Bytes that the header describes.
+        /// Number of bytes that the header describes.
         described: u64,
-        /// Bytes of the file.
+        /// Number of bytes in the file.
         found: u64,
     },
-    /// go-carbon's compressed format.
+    /// The file has go-carbon's compressed format.
     #[error(
         "has go-carbon's compressed format, which cannot be read. Keep go-carbon running for graphs of that time until \
          its points have expired, or write the metric to a plain whisper file with go-carbon's own tools"
@@ -42,7 +42,7 @@ pub enum Problem {
     /// The xFilesFactor is not between 0 and 1.
     #[error("is not a whisper file, or its header is damaged: its xFilesFactor is not from 0 to 1")]
     Factor,
-    /// The number of archives is 0 or absurd.
+    /// The number of archives is 0 or too large.
     #[error("is not a whisper file, or its header is damaged: it has {0} archives")]
     ArchiveCount(u32),
     /// An archive begins inside the header or another archive.
@@ -56,9 +56,9 @@ pub enum Problem {
         "has a damaged header: it gives {given} s as the longest retention, but its archives cover {found} s"
     )]
     MaxRetention {
-        /// What the header gives.
+        /// The longest time range according to the header, in seconds.
         given: u32,
-        /// What the archives cover.
+        /// The time range that the archives cover, in seconds.
         found: u64,
     },
 }

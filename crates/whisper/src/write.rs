@@ -11,14 +11,14 @@ pub enum WriteProblem {
     /// Whisper does not have the method.
     #[error("whisper has no aggregation method {0}")]
     Method(Aggregation),
-    /// Offsets in a file have 32 bits.
+    /// The file would be too large: its offsets have 32 bits. Holds the size in bytes.
     #[error("the retention needs {0} bytes, and a whisper file has at most 4 GiB")]
     TooLarge(u64),
 }
 
-/// A file with these points: for each stage of the retention its known slots, each with the time at which it begins
-/// (seconds since the epoch), in the order of time. If two slots are further apart than the retention, only the later
-/// one is kept.
+/// A file with these points: for each stage of the retention, the start (seconds since the epoch) and the
+/// value of each known slot, in the order of time. If two slots are further apart than the retention, only
+/// the later one is kept.
 ///
 /// # Errors
 /// If whisper has no such method, or the file would be too large.

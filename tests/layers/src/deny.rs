@@ -1,6 +1,6 @@
-//! Licences, sources, banned and duplicate crates, by the rules of `deny.toml`. That file is cargo-deny's; the
-//! rules that need no network are checked here as well, since cargo-deny takes minutes to install and its
-//! advisory database comes from a host that a build machine may not reach.
+//! Licences, sources, banned and duplicate crates, checked by the rules of `deny.toml`, which is a file of
+//! cargo-deny. The rules that need no network are checked here too, because the installation of cargo-deny
+//! takes minutes, and a build machine may be unable to reach the host of its advisory database.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +39,8 @@ fn licence(package: &Built, allowed: &BTreeSet<String>) -> Option<String> {
     (!fits).then(|| format!("{at}: licence {text:?} is not allowed by deny.toml"))
 }
 
-/// Crates with several versions. All versions but the newest have to be listed as `name@version`, and every
-/// listed one has to be there.
+/// Crates with several versions. All versions except the newest must be listed as `name@version`, and every
+/// listed version must be in use.
 fn duplicates(packages: &[Built], skipped: &BTreeSet<String>) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {

@@ -1,8 +1,8 @@
-//! Which crate may depend on which. The table is the one of `ARCHITECTURE.md`.
+//! Which crate may depend on which. The table is the same as in `ARCHITECTURE.md`.
 
 use crate::metadata::{Kind, Metadata, tree};
 
-/// What one crate of this repository may use.
+/// The dependencies that are allowed for one crate of this repository.
 struct Layer {
     /// Name without the prefix `plumbago-`.
     name: &'static str,
@@ -20,7 +20,8 @@ const fn layer(
     Layer { name, uses, tests_use }
 }
 
-/// From the inside out. A crate that is not listed here is refused.
+/// The crates of this repository, from the innermost to the outermost. A crate that is not listed here is
+/// refused.
 const LAYERS: &[Layer] = &[
     layer("model", &[], &[]),
     layer("telemetry", &[], &[]),
@@ -60,7 +61,7 @@ const LAYERS: &[Layer] = &[
 /// Helpers for tests, which every crate's tests may use: crashes, full disks, waiting for a condition.
 const TEST_HELPERS: &str = "tests";
 
-/// A crate from outside that only some crates may use directly in their code. All tests may use it.
+/// An external crate that only some crates may use directly in their code. All tests may use it.
 struct Restricted {
     name: &'static str,
     users: &'static [&'static str],
@@ -88,7 +89,7 @@ const RESTRICTED: &[Restricted] = &[
     only("ureq", &["bench"]),
 ];
 
-/// Crates from outside that a crate must not reach at all, not even through others.
+/// External crates on which a crate must not depend, not even indirectly.
 const UNREACHABLE: &[(&str, &[&str])] = &[
     ("model", &["tokio", "serde_json", "tracing"]),
     ("telemetry", &["tokio", "fjall", "scylla"]),
@@ -149,7 +150,7 @@ fn allowed(layer: &Layer, dependency: &str, dev: bool) -> bool {
     listed(layer.uses) || (dev && (listed(layer.tests_use) || dependency == TEST_HELPERS))
 }
 
-/// `model` for `plumbago-model`, and nothing for the binary `plumbago`.
+/// The name without the prefix: `model` for `plumbago-model`. Empty for the binary `plumbago`.
 fn short(package: &str) -> &str {
     package.strip_prefix("plumbago").map_or(package, |rest| rest.trim_start_matches('-'))
 }

@@ -1,11 +1,11 @@
-//! Finds files that are too long to be read in one go.
+//! Finds files that are too long to be read at once.
 
 use std::path::Path;
 
 use crate::metadata::Metadata;
 use crate::unused::{read, sources};
 
-/// Most lines of a file.
+/// Maximum number of lines of a file.
 const LINES_MAX: usize = 500;
 
 /// One message per Rust file of this repository that is too long.

@@ -23,7 +23,7 @@ pub struct Package {
     pub name: String,
     /// Unique id; opaque.
     pub id: String,
-    /// What its manifest asks for.
+    /// The dependencies in its manifest.
     pub dependencies: Vec<Dependency>,
     /// Path of its `Cargo.toml`.
     pub manifest_path: PathBuf,
@@ -45,12 +45,12 @@ pub struct Dependency {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(from = "Option<String>")]
 pub enum Kind {
-    /// By the library or the binary.
+    /// Needed by the library or the binary.
     #[default]
     Normal,
-    /// By tests and benchmarks only.
+    /// Needed only by tests and benchmarks.
     Dev,
-    /// By the build script only.
+    /// Needed only by the build script.
     Build,
 }
 
@@ -83,7 +83,7 @@ impl Metadata {
     }
 }
 
-/// A package that another one is built with.
+/// A package that is needed to build another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
     /// Package name.
@@ -96,8 +96,9 @@ pub struct Built {
     pub origin: Option<String>,
 }
 
-/// Every package that is needed to build `package` for the host, itself included; development dependencies are
-/// not. Asks `cargo tree`, since `cargo metadata` also lists optional dependencies that are off.
+/// Every package that is needed to build `package` for the host, including `package` itself, but without
+/// development dependencies. Uses `cargo tree`, because `cargo metadata` also lists disabled optional
+/// dependencies.
 ///
 /// # Errors
 /// The message of `cargo`.

@@ -11,7 +11,7 @@ use crate::metadata::{Kind, Metadata, Package};
 const PINS: &[&str] = &[];
 
 /// One message per dependency of a crate that its code never names, and per entry of
-/// `[workspace.dependencies]` that no crate asks for.
+/// `[workspace.dependencies]` that no crate depends on.
 ///
 /// # Errors
 /// If a source file or the root manifest cannot be read.

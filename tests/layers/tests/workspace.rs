@@ -1,4 +1,4 @@
-//! The checks, on this workspace.
+//! Runs the checks on this workspace.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -1,6 +1,6 @@
-//! The guides of `docs/`: their fenced blocks ([`page`]), and a reader that types what they say ([`Reader`]).
+//! The guides of `docs/`: their fenced blocks ([`page`]), and a reader that runs their commands ([`Reader`]).
 //!
-//! The first words behind the fence say what a block is:
+//! The words after the opening fence define how the tests treat a block:
 //!
 //! | fence | what the tests do |
 //! |---|---|
@@ -14,8 +14,8 @@
 //!
 //! In the output, `…` stands for any text, and a line of `…` alone for any number of lines. A comment `<!-- test: stop
 //! NAME -->` ends the program in a terminal as Ctrl-C does, and `<!-- test: run COMMAND -->` and `<!-- test: terminal
-//! NAME WORD COMMAND -->` do what is described in words or stands in a block `by-hand`; the latter waits for a line with
-//! the word.
+//! NAME WORD COMMAND -->` do what is described in words or stands in a block `by-hand`; the latter waits for
+//! a line with the word.
 
 mod page;
 mod reader;

@@ -5,7 +5,7 @@
 pub enum Item {
     /// A fenced block.
     Block(Block),
-    /// The text of a comment for the tests, and its line.
+    /// A comment for the tests: its line number and its text.
     Comment(usize, String),
 }
 
@@ -14,17 +14,17 @@ pub enum Item {
 pub struct Block {
     /// The line number of the opening fence, counted from 1.
     pub line: usize,
-    /// The text behind the opening fence.
+    /// The text after the opening fence, on the same line.
     pub info: String,
     /// The lines between the fences.
     pub text: String,
 }
 
-/// What a block is.
+/// How the tests treat a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Commands that end by themselves. The first field tells whether to repeat them until they print what is shown,
-    /// the second is the exit code of the last one.
+    /// Commands that end by themselves. The first field is whether to repeat them until their output is as
+    /// shown, the second is the exit code of the last command.
     Commands(bool, i32),
     /// Commands of which the last one keeps running in the terminal of this name.
     Terminal(String),
@@ -43,12 +43,12 @@ pub enum Kind {
 pub struct Shown {
     /// The command, without the prompt.
     pub command: String,
-    /// The lines below it.
+    /// The lines of output below the command.
     pub output: String,
 }
 
 impl Block {
-    /// What the block is; `None` if its fence does not say so.
+    /// The kind of the block; `None` if the words after its fence define none.
     pub fn kind(&self) -> Option<Kind> {
         let (language, rest) = self.info.split_once(' ').unwrap_or((&self.info, ""));
         let option = |name: &str| rest.strip_prefix(name).map(str::to_owned);

@@ -16,7 +16,8 @@ use crate::child::Guarded;
 use crate::daemon::binary;
 use crate::wait::{wait_ok, wait_until};
 
-/// Directories of a real machine that the guides use. A test has each of them below its own directory instead.
+/// Directories of a real machine that the guides use. In a test, each of them is below the test's own
+/// directory instead.
 const PLACES: &[&str] = &["/etc/plumbago", "/var/lib/plumbago", "/opt/graphite", "/etc/carbon"];
 
 /// A command starts with the directory and the variables that the previous one left.
@@ -55,7 +56,7 @@ impl Reader {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// Does what a part of a page says, and compares the output. Panics with `what` and the line if the output
+    /// Executes a part of a page, and compares the output. Panics with `what` and the line if the output
     /// differs.
     pub fn follow(&mut self, what: &str, item: &Item) {
         match item {
@@ -166,8 +167,8 @@ impl Reader {
         command
     }
 
-    /// Adapts a text of the guide to the test: commands run as this user, and files are below the directory of the
-    /// test.
+    /// Adapts a text of the guide for the test: commands run as this user, and files are below the directory
+    /// of the test.
     fn here(&self, text: &str) -> String {
         let text = text
             .replace("sudo -u plumbago ", "")
@@ -178,7 +179,7 @@ impl Reader {
         })
     }
 
-    /// Adapts an output of the test to the guide: the reverse of [`Self::here`].
+    /// Adapts an output of the test for comparison with the guide: the reverse of [`Self::here`].
     fn there(&self, text: &str) -> String {
         let root = self.path().display().to_string();
         text.replace(&format!("{root}/here"), "/home/you").replace(&root, "")
@@ -204,7 +205,8 @@ fn places() -> impl Iterator<Item = String> {
     PLACES.iter().map(|place| (*place).to_owned())
 }
 
-/// Whether the output matches the shown one. Unless `whole`, it only has to begin with the shown one.
+/// Whether the output matches the shown one. If `whole` is false, the output only has to begin with the shown
+/// one.
 fn matches(shown: &str, output: &str, whole: bool) -> bool {
     let line = |line: &str| match line.trim_end() {
         "…" => "(?:.*\n)*?".to_owned(),

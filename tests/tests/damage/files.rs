@@ -1,4 +1,4 @@
-//! The files of a data directory, and what damages them.
+//! Lists, copies and damages the files of a data directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) enum Harm {
 
 pub(super) const HARMS: [Harm; 4] = [Harm::Flip, Harm::Cut, Harm::Delete, Harm::Zero];
 
-/// The kind of a file: its path without numbers, except that of the keyspace.
+/// The kind of a file: its path without numbers, except for the number of the keyspace.
 pub(super) fn kind(file: &Path) -> String {
     let parts: Vec<String> = file
         .iter()
@@ -69,7 +69,7 @@ fn data_len(mut bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Damages a file at `place`, a part of the length of its data.
+/// Damages a file at the position `place`, as a fraction of the length of its data.
 pub(super) fn harm(path: &Path, harm: Harm, place: f64) {
     let mut bytes = fs::read(path).unwrap();
     let len = data_len(&bytes).max(1);

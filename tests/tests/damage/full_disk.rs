@@ -1,5 +1,6 @@
-//! Damage while the disk is full. A start says what is damaged, or that the disk is full. It leaves no partial copies
-//! behind, however often it is tried. Once there is room, a start does the same as if the disk had never been full.
+//! Damage while the disk is full. A start reports the damage, or the full disk. It leaves no partial copies
+//! behind, however often it is repeated. When there is space again, a start has the same result as if the
+//! disk had never been full.
 //!
 //! `PLUMBAGO_FULL_DISK_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed.
 
@@ -15,9 +16,9 @@ use plumbago_tests::wait::wait_until;
 use super::files::files;
 use super::{Case, END, Model, Outcome, cases, fill, missing, number, seed, setup, tail};
 
-/// Cases of an ordinary run. Each has at least three starts.
+/// Number of cases in an ordinary run. Each has at least three starts.
 const CASES: usize = 24;
-/// A service manager starts a daemon again that could not start.
+/// Number of starts: a service manager repeats a failed start.
 const STARTS: usize = 2;
 
 #[test]
@@ -52,7 +53,7 @@ fn run(case: &Case<'_>, disk: &SmallDisk, setup: &Setup, model: &Model) -> Resul
     let refused = full(case, setup, model);
     disk.empty();
     match refused? {
-        // This start has succeeded, and has said what is missing.
+        // This start has succeeded, and has reported what is missing.
         Full::Ready { missing } => case.check_next_start(setup, model, missing),
         Full::Refused { is_said } => {
             let outcome = case.check_start(setup, model, is_said)?;
@@ -68,7 +69,7 @@ fn run(case: &Case<'_>, disk: &SmallDisk, setup: &Setup, model: &Model) -> Resul
 enum Full {
     /// A start succeeded; this many points and names were missing.
     Ready { missing: (usize, usize) },
-    /// `is_said`: the log of a start named the damaged file.
+    /// All starts failed. `is_said`: whether the log of a start named the damaged file.
     Refused { is_said: bool },
 }
 

@@ -1,7 +1,7 @@
-//! Damage in the files of relay queues, of the log of open intervals and of events. The daemon starts and says what is
-//! lost, and new points and events get through.
+//! Damage in the files of relay queues, of the log of open intervals and of events. The daemon starts and
+//! reports what is lost, and new points and events are processed.
 //!
-//! `PLUMBAGO_SEED` is the seed of the places.
+//! `PLUMBAGO_SEED` is the seed of the positions.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -21,12 +21,12 @@ use super::{Base, Case, HARMS, Harm, START, seed, tail, wait_synced};
 use crate::aggregation::line;
 use crate::relay::balance;
 
-/// Places of each damage in each kind of file.
+/// Number of positions for each kind of damage in each kind of file.
 const PLACES: usize = 3;
 const METRICS: usize = 200;
 const EVENTS: usize = 20;
 
-/// A daemon that relays to a destination which is away, and sums up metrics in intervals of an hour.
+/// A daemon that relays to an unreachable destination, and aggregates metrics in intervals of an hour.
 fn setup(destination: SocketAddr) -> Setup {
     let mut setup = super::setup();
     let rules = setup.file("aggregation-rules.conf", "all.<group>.sum (3600) = sum queued.<group>.*\n");
@@ -39,7 +39,7 @@ fn points(time: i64) -> Vec<Point> {
     (0..METRICS).map(|m| Point::new(format!("queued.g{}.m{m}", m % 7), time, m as f64)).collect()
 }
 
-/// What a start has of the three.
+/// What remains of points in queues, open intervals and events after a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
     relayed: u64,
@@ -75,7 +75,7 @@ fn fill(into: &Path, destination: SocketAddr) -> Base {
     }
     let total = 5 * METRICS as u64;
     wait_until("the points in the queue", || balance(&daemon, &destination.to_string())["waiting"] == total);
-    // The files have the points some milliseconds later.
+    // The points are in the files some milliseconds later.
     wait_until("the points on the disk", || {
         let page = http::get(daemon.admin(), "/metrics").body;
         let bytes =
@@ -91,7 +91,7 @@ fn fill(into: &Path, destination: SocketAddr) -> Base {
     base
 }
 
-/// Starts the daemon and waits until it is ready. The error is its end.
+/// Starts the daemon and waits until it is ready. The error is the result of a process that ended.
 fn launch(what: &str, setup: &Setup) -> Result<Daemon, Ended> {
     let mut daemon = setup.launch();
     let is_ready = wait_for(what, || {
@@ -117,14 +117,14 @@ fn run(case: &Case<'_>, setup: &Setup, destination: SocketAddr, sound: Kept) -> 
     again.map(Daemon::kill).map_err(|ended| format!("the next start failed\n{}", tail(&ended.output)))
 }
 
-/// Whether a text has the name of the damaged file or of its directory.
+/// Whether a text contains the name of the damaged file or of its directory.
 fn is_named(case: &Case<'_>, text: &str) -> bool {
     let name = case.file.file_name().unwrap_or_default().to_string_lossy();
     let directory = case.file.parent().unwrap_or(Path::new("")).to_string_lossy();
     text.contains(&*name) || !directory.is_empty() && text.contains(&*directory)
 }
 
-/// What is lost is said, and what comes afterwards is kept.
+/// Checks that the daemon reports what is lost, and keeps what it receives afterwards.
 fn check(case: &Case<'_>, daemon: &Daemon, destination: SocketAddr, sound: Kept) -> Result<(), String> {
     let log = daemon.log();
     if log.contains("panicked") {
@@ -138,8 +138,8 @@ fn check(case: &Case<'_>, daemon: &Daemon, destination: SocketAddr, sound: Kept)
             .any(|line| (line.contains(" WARN ") || line.contains(" ERROR ")) && is_named(case, line));
     let is_segment = case.file.extension().is_some_and(|extension| extension == "segment");
     let is_events = case.file.starts_with("events.jsonl");
-    // A file of frames that was cut between two of them looks like one that a kill ended there. Frames in the middle of a
-    // segment are checked when they are sent, and then counted as dropped.
+    // A file that was cut between two frames looks like the file of a process that was killed at that point.
+    // Frames in the middle of a segment are checked when they are sent, and then counted as dropped.
     let is_said_later = is_segment && matches!(case.harm, Harm::Flip | Harm::Zero);
     let is_like_a_kill = case.harm == Harm::Cut && !is_events;
     if is_less && !is_said && !is_like_a_kill && !is_said_later {

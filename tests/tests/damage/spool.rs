@@ -1,6 +1,6 @@
-//! Damage in the data directory of a daemon whose Cassandra is away: the journal, the spool, the copy of the names and
-//! the small files beside them. The daemon starts and says what is missing, or ends with a message that names the file
-//! and what to do.
+//! Damage in the data directory of a daemon whose Cassandra is unreachable: the journal, the spool, the copy
+//! of the names and the small files. The daemon starts and reports what is missing, or exits with a message
+//! that contains the file and the remedy.
 //!
 //! `PLUMBAGO_SPOOL_DAMAGE_CASES` sets the number of cases, `PLUMBAGO_SEED` the seed.
 
@@ -25,10 +25,10 @@ use super::{
 const KEYSPACE: &str = "damage_spool";
 /// A port of the loopback address on which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
-/// Cases of an ordinary run.
+/// Number of cases in an ordinary run.
 const CASES: usize = 150;
 
-/// A daemon whose Cassandra is away.
+/// A daemon whose Cassandra is unreachable.
 fn away() -> Setup {
     let mut setup = setup();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
@@ -59,7 +59,7 @@ fn fill(into: &Path, contact_point: &str) -> (BTreeSet<String>, Vec<Base>) {
     (model.into_keys().collect(), bases(&setup, into))
 }
 
-/// Starts the daemon and waits until it accepts points. The error says how it ended.
+/// Starts the daemon and waits until it accepts points. The error tells how the process ended.
 fn launch(what: &str, setup: &Setup) -> Result<Daemon, Ended> {
     let mut daemon = setup.launch();
     let is_up = wait_for(what, || {
@@ -69,8 +69,9 @@ fn launch(what: &str, setup: &Setup) -> Result<Daemon, Ended> {
     if is_up { Ok(daemon) } else { Err(daemon.wait()) }
 }
 
-/// Rows in the spool and points in memory. A start may have turned some of the points into rows, which are not as many: the
-/// same directory gives numbers that differ by up to an eighth. So only the loss of more than a quarter shows.
+/// The number of rows in the spool plus that of points in memory. A start may have turned some of the points
+/// into fewer rows, so the numbers of two starts with the same directory differ by up to an eighth. The test
+/// therefore notices only the loss of more than a quarter.
 fn kept(daemon: &Daemon) -> u64 {
     let held = Ledger::parse(&http::get(daemon.admin(), "/admin/ledger").body).unwrap().held;
     held + daemon.counters().sum("plumbago_spool_pending_rows")
@@ -114,7 +115,7 @@ fn run(case: &Case<'_>, setup: &Setup, known: &BTreeSet<String>, sound: u64) -> 
     again.map(Daemon::kill).map_err(|ended| format!("the next start failed\n{}", tail(&ended.output)))
 }
 
-/// Checks that the log and `/readyz` say what is missing.
+/// Checks that the log and `/readyz` report what is missing.
 fn check(case: &Case<'_>, daemon: &Daemon, known: &BTreeSet<String>, sound: u64) -> Result<(), String> {
     let (file, log) = (case.file.to_string_lossy().into_owned(), daemon.log());
     if log.contains("panicked") {
@@ -143,7 +144,7 @@ fn check(case: &Case<'_>, daemon: &Daemon, known: &BTreeSet<String>, sound: u64)
     Err(format!("{lost}: {lines} lines of the log name the file, and /readyz says {ready}"))
 }
 
-/// A daemon that has lost its writer id says that it takes another one.
+/// A daemon that has lost its writer id reports that it uses a new one.
 fn check_writer_id(base: &Base) {
     let setup = away();
     copy(&base.directory, &setup.data());

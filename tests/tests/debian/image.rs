@@ -124,8 +124,8 @@ fn the_steps_of_the_image_make_a_daemon_that_runs_on_a_read_only_root() {
     assert!(!healthy());
 }
 
-/// A container engine that runs on this machine. If there is none, this is no skip, because the test above has the
-/// same steps.
+/// A container engine that runs on this machine. If there is none, no skip is recorded, because the test
+/// above runs the same steps.
 fn engine() -> Option<&'static str> {
     let runs = |engine: &&str| {
         let output = Command::new(engine).arg("info").stdin(Stdio::null()).output();
@@ -143,7 +143,7 @@ struct Container {
 impl Container {
     fn run(&self, arguments: &[&str]) -> String {
         let mut command = Command::new(self.engine);
-        // Without it, podman drops the health check.
+        // Without this variable, podman drops the health check.
         command.args(arguments).env("BUILDAH_FORMAT", "docker").stdin(Stdio::null());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{} {arguments:?}: {}", self.engine, said(&output));

@@ -1,5 +1,5 @@
-//! A bare client, which only sends prepared statements through the driver. The daemon's figures are compared with it
-//! as the upper limit.
+//! A bare client, which only sends prepared statements through the driver. Its figures are the upper limit
+//! with which the daemon's figures are compared.
 
 use futures::StreamExt;
 use plumbago_cassandra_node::Cluster;

@@ -57,7 +57,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     builder.worker_threads(2).enable_all().build().unwrap()
 }
 
-/// With all indexes: two for each of 64 components, and those on `parent`.
+/// Measures the creation of names with all indexes: two for each of 64 components, and those on `parent`.
 #[test]
 #[ignore = "a figure"]
 fn creation_beside_a_bare_loop() {

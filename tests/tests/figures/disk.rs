@@ -1,4 +1,4 @@
-//! Measures the bytes that a point takes on the server's disk.
+//! Measures the disk space of a point on the server, in bytes.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use super::unsent;
 
 const TABLE: &str = "datapoints_1440p_60s_0";
 const METRICS: usize = 1000;
-/// Minutes.
+/// Number of points of each metric, one per minute.
 const POINTS: i64 = 1440;
 /// A midnight in the future, so that no row has a TTL of its own.
 const START: i64 = 1_900_000_000 / 86_400 * 86_400;
 
-/// One day of 1,000 metrics at a point a minute, as the server writes it when it stops: half of the metrics are
-/// random walks with two decimals, half are counters.
+/// Measures one day of 1,000 metrics with a point a minute, as the server writes it when it stops. Half of
+/// the metrics are random walks with two decimals, half are counters.
 #[test]
 #[ignore = "a figure"]
 fn bytes_of_a_row() {
@@ -48,7 +48,7 @@ fn bytes_with(node: &mut Cluster, compression: &str) -> u64 {
     daemon.flush();
     wait_until("the spool to be empty", || unsent(&daemon) == 0);
     drop(daemon);
-    // A stop flushes all memtables.
+    // The node flushes all memtables when it stops.
     node.node(0).stop();
     let bytes = files(node, &keyspace).iter().map(|file| file.metadata().unwrap().len()).sum();
     node.node(0).start().unwrap();

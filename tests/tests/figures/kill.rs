@@ -1,6 +1,6 @@
-//! Kills the daemon with SIGKILL at a steady 50,000 points/s on the machine's clock. Points sent more than 100 ms
-//! before the kill should be there, and the number of missing ones is printed. Points sent more than a second
-//! before must be there.
+//! Kills the daemon with SIGKILL at a steady 50,000 points/s on the machine's clock. Points sent more than
+//! 100 ms before the kill should have survived, and the number of missing ones is printed. Points sent more
+//! than a second before must have survived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,13 +18,13 @@ use rand::{RngExt, SeedableRng};
 /// Number of metrics. Each gets one point per second.
 const METRICS: usize = 50_000;
 const CONNECTIONS: usize = 4;
-/// Number of portions per second in which points are sent.
+/// Number of portions that are sent per second.
 const PORTIONS: usize = 100;
 const PORTION: usize = METRICS / PORTIONS;
 const KILLS: usize = 3;
-/// Points older than this at the kill should be there; missing ones are printed.
+/// Points that were older than this at the kill should have survived; the number of missing ones is printed.
 const EXPECTED: Duration = Duration::from_millis(100);
-/// Points older than this at the kill must be there.
+/// Points that were older than this at the kill must have survived.
 const CERTAIN: Duration = Duration::from_secs(1);
 /// Rounds in which the sender or the daemon did not get enough processor time are repeated, up to this many.
 const TRIES: usize = 12;
@@ -34,7 +34,7 @@ const TRIES: usize = 12;
 struct Portion {
     second: i64,
     number: usize,
-    /// When `write` returned.
+    /// The time when `write` returned.
     at: Instant,
 }
 

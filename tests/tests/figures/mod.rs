@@ -1,6 +1,6 @@
-//! Measurements, not tests: speed and cost of the daemon on one real node, compared with BigGraphite and with a
-//! bare client; and the points lost by a kill. Each takes minutes and needs the machine for itself, so they are
-//! ignored unless requested:
+//! Measurements, not tests: speed and cost of the daemon on one real node, compared with BigGraphite and with
+//! a bare client; and the points lost by a kill. Each takes minutes and must not share the machine with other
+//! work, so they are ignored unless requested:
 //!
 //! ```sh
 //! cargo build --release --locked -p plumbago
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! `PLUMBAGO_FIGURES_NAMES` and `PLUMBAGO_FIGURES_DIRECTORIES` set the number of names and directories (a million by
-//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search, and `PLUMBAGO_FIGURES_RULES` the number of metrics that
-//! get other rules (a hundred thousand each). [`page`], [`operations`] and [`kairosdb`] have sizes of their own. The results
-//! are in `docs/measurements.md`. The daemon is the release binary named above; code of the store that runs inside the
-//! test is built with the profile of the tests.
+//! default), `PLUMBAGO_FIGURES_FINDS` the number of names to search, and `PLUMBAGO_FIGURES_RULES` the number
+//! of metrics that get other rules (a hundred thousand each). [`page`], [`operations`] and [`kairosdb`] have
+//! sizes of their own. The results are in `docs/measurements.md`. The daemon is the release binary named
+//! above; code of the store that runs inside the test is built with the profile of the tests.
 
 mod bare;
 mod cleanup;
@@ -71,12 +71,12 @@ fn amount(of: &str, usual: usize) -> usize {
     std::env::var(format!("PLUMBAGO_FIGURES_{of}")).map_or(usual, |given| given.parse().unwrap())
 }
 
-/// Rows that the server has not acknowledged yet.
+/// Number of rows that the server has not acknowledged yet.
 fn unsent(daemon: &Daemon) -> u64 {
     daemon.counters().sum("plumbago_spool_pending_rows")
 }
 
-/// Wall time of some work, and the processor time of a process meanwhile, both in seconds.
+/// Wall time of some work, and the processor time that a process used meanwhile, both in seconds.
 struct Took {
     seconds: f64,
     cpu: f64,

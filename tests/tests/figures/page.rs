@@ -1,8 +1,10 @@
-//! Measures the page at `/` in a real Chromium: what it loads, its tree and its search, its plots, and its memory when it is live.
-//! Each group is a test, so that it can be run alone. The last table that is printed has the figures of all groups of the run.
+//! Measures the page at `/` in a real Chromium: what it loads, its tree and its search, its plots, and its
+//! memory when it is live. Each group is a test, so that it can be run alone. The last table that is printed
+//! has the figures of all groups of the run.
 //!
-//! Sizes, by environment variables `PLUMBAGO_FIGURES_…`: `SEARCH` names to search (a million; ten million have a target of
-//! their own), `DIRECTORY` and `COMPOSER` names in a directory (100,000 and 10,000), `REFRESHES` of live panels (500).
+//! Sizes, by environment variables `PLUMBAGO_FIGURES_…`: `SEARCH` names to search (a million; ten million
+//! have a target of their own), `DIRECTORY` and `COMPOSER` names in a directory (100,000 and 10,000),
+//! `REFRESHES` of live panels (500).
 
 mod live;
 mod load;
@@ -21,7 +23,7 @@ use super::table;
 
 /// A whole minute.
 const NOW: i64 = 1_790_000_040;
-/// Longest time between two frames, in milliseconds, that still looks smooth.
+/// Longest time between two frames, in milliseconds, with which a movement still looks smooth.
 const FRAME_MAX: f64 = 33.0;
 /// Number of points that are sent in one write.
 const PART: usize = 100_000;
@@ -50,7 +52,7 @@ fn print_table() {
     println!("`/render` before and after Explain compares two builds, so it is no figure of this command.");
 }
 
-/// Opens the page anew, with a state like `#target=a`.
+/// Loads the page again, with a state like `#target=a`.
 fn open(browser: &Browser, daemon: &Daemon, state: &str) {
     browser.open("about:blank");
     browser.open(&format!("http://{}/{state}", daemon.api()));

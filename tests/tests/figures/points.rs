@@ -13,10 +13,10 @@ use super::{config, cpu_of, heading, median_and_worst, node, setup, show, took, 
 
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1m:1d,1h:30d\n";
 const METRICS: usize = 10_000;
-/// Minutes in an hour.
+/// Number of minutes in an hour.
 const SLOTS: u32 = 60;
 const ROUNDS: i64 = 3;
-/// Points of a metric per call of BigGraphite. More do not make it faster.
+/// Number of points of a metric in each call of BigGraphite. A larger number does not make it faster.
 const PER_CALL: usize = 10;
 
 fn names(count: usize) -> Vec<String> {
@@ -54,7 +54,7 @@ fn feed(daemon: &Daemon, lines: &str, points: usize) {
     daemon.ledger_at(before + points as u64);
 }
 
-/// Polls rarely, because each request costs the daemon processor time.
+/// Waits until all rows are acknowledged. Polls rarely, because each request costs the daemon processor time.
 fn drained(daemon: &Daemon) {
     wait_until("the spool to be empty", || {
         std::thread::sleep(Duration::from_millis(300));
@@ -118,7 +118,7 @@ fn a_full_spool_drains() {
     let first = hour(0);
     // One flush per hour, after all of its points.
     setup.set("engine.flush_interval", "1d");
-    // Like after a long outage: many rows are spooled before the first one is sent.
+    // As after a long outage, many rows are spooled before the first one is sent.
     let daemon = setup.set("spool.linger", "1m").clock(first).start();
     created(&daemon, &names, first - 60);
     let bare = Bare::connect(&node, config(&node, "drain"));
@@ -128,7 +128,7 @@ fn a_full_spool_drains() {
         heading(&format!("round {}: {MANY} metrics, {SLOTS} rows of each", round + 1));
         node.nodes()[0].pause();
         feed_hour(&daemon, hour, &an_hour(&names, hour));
-        // A slow disk may refuse commits for a moment. The next flush repeats them.
+        // A slow disk may refuse commits for a moment. The next flush repeats the commits.
         wait_until("all of it to be in the spool", || {
             daemon.flush();
             unsent(&daemon) >= rows as u64
@@ -191,14 +191,14 @@ fn altering_does_not_wait_for_rows() {
     }
 }
 
-/// Does not depend on speed, so it runs with the ordinary tests.
+/// Counts requests. It does not depend on speed, so it runs with the ordinary tests.
 #[test]
 fn few_requests_for_each_point() {
     let Some(server) = server::for_tests() else { return };
     let cases = [
-        // Flushed every minute, points every second.
+        // Metrics with points every second, flushed every minute.
         ("requests_seconds", "1s:1h,1m:1d", 1, 60, 0.05),
-        // Flushed every ten minutes, points every minute.
+        // Metrics with points every minute, flushed every ten minutes.
         ("requests_minutes", "1m:7d,1h:90d", 60, 600, 0.12),
     ];
     for (keyspace, retentions, step, flush, allowed) in cases {
@@ -231,7 +231,7 @@ fn requests_per_point(
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     let start = hour(0);
-    // Flushed only on request.
+    // The daemon flushes only on request.
     let daemon = setup.set("engine.flush_interval", "1d").clock(start).start();
     let names = names(200);
     created(&daemon, &names, start - step);

@@ -12,7 +12,7 @@ use plumbago_tests::send::{Point, lines};
 use super::median_and_worst;
 
 const METRICS: usize = 1000;
-/// Minutes in a day.
+/// Number of minutes in a day.
 const SLOTS: usize = 1440;
 const START: i64 = 1_699_920_000;
 const NOW: i64 = START + 86_400;
@@ -87,8 +87,8 @@ fn fill(daemon: &Daemon, oracle: &mut Oracle) {
     daemon.flush();
 }
 
-/// Seconds until the last byte of an answer. The bytes are discarded, since parsing them is not the daemon's
-/// work.
+/// Seconds until the last byte of an answer. The bytes are discarded, because parsing them is not part of the
+/// daemon's work.
 pub(super) fn seconds_of(address: SocketAddr, path: &str) -> f64 {
     let begun = Instant::now();
     let mut connection = TcpStream::connect(address).unwrap();

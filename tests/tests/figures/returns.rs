@@ -1,4 +1,5 @@
-//! Measures how long new rows take to the server while a node restarts again and again, and how much is sent again.
+//! Measures how long new rows take to reach the server while a node restarts again and again, and how many
+//! rows are sent again.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,9 +15,9 @@ use super::amount;
 
 const METRICS: usize = 2000;
 const TABLE: &str = "returns.datapoints_17280p_5s_0";
-/// How often a metric gets a point.
+/// Time between two points of a metric.
 const EVERY: Duration = Duration::from_secs(5);
-/// How often the node is restarted.
+/// Time between two restarts of the node.
 const RESTART: Duration = Duration::from_secs(30);
 
 /// Three nodes with a copy of each row and no commit log. One of them is killed every 30 seconds. The measured age is

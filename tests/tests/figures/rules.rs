@@ -1,5 +1,5 @@
-//! Measures `plumbago rules apply` during a steady stream of points. Afterwards compares what the stages have with
-//! what was sent.
+//! Measures `plumbago rules apply` during a steady stream of points. Afterwards compares the stages with the
+//! points that were sent.
 //!
 //! `PLUMBAGO_FIGURES_RULES` is the number of metrics (100,000).
 
@@ -23,16 +23,16 @@ use crate::slots::{Slots, shown_at, windows};
 const OLD: &str = "[all]\npattern = .*\nretentions = 1s:2h,1m:2d\n";
 const NEW: &str = "[all]\npattern = .*\nretentions = 1s:3h,10s:1d,1m:7d\n";
 const SUMS: &str = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
-/// Points per second. With fewer metrics than that it is lower, because no metric gets two points in a second.
+/// Points per second. With fewer metrics the rate is lower, because no metric gets two points in a second.
 const RATE: usize = 100_000;
 const CONNECTIONS: usize = 5;
 /// Number of portions per second in which points are sent.
 const PORTIONS: usize = 100;
-/// How long processor time is measured.
+/// How long the processor time is measured.
 const MEASURED: Duration = Duration::from_secs(30);
-/// Metrics that are compared at the end.
+/// Number of metrics that are compared at the end.
 const COMPARED: usize = 1000;
-/// Points in one call while the metrics are created.
+/// Number of points in one call while the metrics are created.
 const CREATED: usize = 10_000;
 
 fn name(metric: usize) -> String {
@@ -50,14 +50,14 @@ fn now() -> i64 {
 
 /// A stream of points at a constant rate: the metrics take turns.
 struct Stream {
-    /// Points per portion. The number of metrics is a multiple of it.
+    /// Number of points per portion. The number of metrics is a multiple of it.
     portion: usize,
     metrics: usize,
     /// The second of the first portion.
     first: i64,
     sent: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
-    /// Returns the number of portions, and the longest delay of the sender.
+    /// The sender's thread. It returns the number of portions, and its longest delay.
     sender: JoinHandle<(usize, Duration)>,
 }
 
@@ -102,7 +102,7 @@ impl Stream {
 /// Processor time that the daemon needs for each point in a period.
 struct Cost {
     seconds: f64,
-    /// Seconds for a million points.
+    /// Processor seconds for a million points.
     cpu: f64,
 }
 
@@ -138,7 +138,7 @@ fn left(setup: &Setup) -> u64 {
     answer["changed"].as_u64().unwrap()
 }
 
-/// Creates the metrics, with a point of this second each.
+/// Creates the metrics, each with a point of this second.
 fn create(daemon: &Daemon, metrics: usize, second: i64) {
     let all: Vec<usize> = (0..metrics).collect();
     for some in all.chunks(CREATED) {
@@ -150,7 +150,7 @@ fn create(daemon: &Daemon, metrics: usize, second: i64) {
     wait_until("the metrics to be created", known);
 }
 
-/// The points of a stage of a metric that are missing, doubled or wrong.
+/// The points of a stage of a metric that are missing, counted twice or wrong.
 fn differences(daemon: &Daemon, metric: usize, wanted: &Slots, at: i64) -> usize {
     let stages = [(3 * 3600 - 60, 1), (20 * 3600, 10), (5 * 86_400, 60)];
     let differs = |(seconds, resolution): (i64, i64)| {
@@ -184,7 +184,7 @@ fn rules_are_applied_beside_points() {
     let beside = Cost::of(&daemon, &stream, || {
         let mut child = apply(&setup, &[]);
         std::thread::sleep(MEASURED);
-        // The command may have ended already, which is as good.
+        // The command may have ended already, which is acceptable.
         let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
         child.wait().unwrap();
     });

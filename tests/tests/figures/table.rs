@@ -1,6 +1,6 @@
 //! Rows of figures, as a table of Markdown.
 
-/// Prints the head of a table.
+/// Prints the header of a table.
 pub(super) fn head(columns: &[&str]) {
     let rule: Vec<&str> = columns.iter().map(|_| "---").collect();
     println!("\n{}\n{}", row(columns), row(&rule));

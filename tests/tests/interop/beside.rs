@@ -1,4 +1,4 @@
-//! BigGraphite and our store on the same two keyspaces.
+//! Runs BigGraphite and our store on the same two keyspaces.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -14,7 +14,7 @@ use plumbago_store_cassandra::{CassandraStore, Config, schema};
 use plumbago_telemetry::Registry;
 use plumbago_tests::biggraphite::{self, BigGraphite, Metric, ONE, Range};
 
-/// Fewer components than BigGraphite's 64, since creating the indexes of each takes time.
+/// Fewer components than BigGraphite's 64, because creating the indexes of each component takes time.
 const COMPONENTS: u32 = 16;
 
 /// Both programs on a pair of keyspaces.
@@ -31,7 +31,7 @@ impl Beside {
         Self::made_by_biggraphite_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// Like [`Self::made_by_biggraphite`], on the given server.
+    /// Like [`Self::made_by_biggraphite`], but on the given server.
     pub(crate) fn made_by_biggraphite_on(
         server: SocketAddr,
         keyspace: &str,
@@ -49,7 +49,7 @@ impl Beside {
         Self::made_by_us_on(server::for_tests()?.socket(), keyspace, retentions)
     }
 
-    /// Like [`Self::made_by_us`], on the given server.
+    /// Like [`Self::made_by_us`], but on the given server.
     pub(crate) fn made_by_us_on(server: SocketAddr, keyspace: &str, retentions: &[&str]) -> Option<Self> {
         let mut beside = Self::empty(server, keyspace, COMPONENTS)?;
         for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
@@ -162,12 +162,12 @@ pub(crate) fn aggregation(metric: &Metric) -> Aggregation {
     metric.aggregator.parse().unwrap()
 }
 
-/// A stage of a metric.
+/// The stage of a metric with this index.
 pub(crate) fn stage_of(metric: &Metric, stage: usize) -> Stage {
     retention(&metric.retention).stages()[stage]
 }
 
-/// A range of a stage of a metric. It is not longer than the stage, beyond which BigGraphite does not read.
+/// A range of a stage of a metric. It is not longer than the stage, because BigGraphite reads no further.
 pub(crate) fn range(metric: &Metric, stage: usize, start: i64, end: i64) -> Range {
     let Stage { resolution, points } = stage_of(metric, stage);
     let suffix = if stage == 0 { "0" } else { "aggr" };

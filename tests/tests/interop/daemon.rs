@@ -60,8 +60,9 @@ impl TakeOver {
     }
 }
 
-/// BigGraphite is stopped in the middle of an hour and Plumbago takes over. Late points arrive for both halves,
-/// before and after the end of the hour. Both programs read the minutes and the hour of all points.
+/// BigGraphite is stopped in the middle of an hour and Plumbago takes over. Late points arrive for both
+/// halves, before and after the end of the hour. Both programs read minutes and an hour that include all
+/// points.
 #[test]
 fn taking_over_in_the_middle_of_an_hour() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_takeover", &[RETENTION]) else { return };
@@ -89,7 +90,7 @@ fn taking_over_in_the_middle_of_an_hour() {
     daemon.stop_well();
     compare(&mut beside, &test, hour, hour + 3600);
 
-    // After another start, points for windows that closed long ago.
+    // After another start, points arrive for windows that closed long ago.
     let daemon = setup.start();
     daemon.set_clock(hour + 7000);
     daemon.put(&test.late(hour + 200, hour + 700));
@@ -314,7 +315,8 @@ fn biggraphite_reads_a_metric_whose_rules_have_changed() {
     let known = beside.biggraphite.get(ONE, &["changed.metric"]).remove(0).unwrap();
     assert_eq!(known.retention, RETENTION);
     compare(&mut beside, &test, start, start + 3600);
-    // The daemon folds the next hours, and late points reach the hour that was filled.
+    // The daemon computes the next hours, and late points change the hour that the change of the retention
+    // filled.
     daemon.set_clock(start + 7400);
     let more: Vec<Point> =
         (start + 3700..start + 7400).step_by(3).flat_map(|time| test.points(time)).collect();

@@ -43,11 +43,11 @@ pub(crate) fn names(random: &mut SmallRng) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// A glob derived from a name, so that most globs match something.
+/// Derives globs from names, so that most globs match something.
 pub(crate) struct Globs<'a> {
     pub(crate) random: SmallRng,
     pub(crate) names: &'a [String],
-    /// Only globs that BigGraphite answers like Graphite.
+    /// Whether to generate only globs that BigGraphite answers like Graphite.
     pub(crate) plain: bool,
 }
 
@@ -60,7 +60,7 @@ impl Globs<'_> {
             }
         };
         let parts: Vec<&str> = name.split('.').collect();
-        // Mostly metrics, otherwise a directory above one.
+        // The path is mostly a metric, otherwise a directory above one.
         let whole = self.random.random_ratio(2, 3);
         let keep = if whole { parts.len() } else { self.random.random_range(1..=parts.len()) };
         let mut glob: Vec<String> = parts[..keep].iter().map(|part| self.component(part)).collect();

@@ -1,4 +1,4 @@
-//! Names and their metadata, in both directions.
+//! Compares names and their metadata in both directions: each program reads what the other writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::beside::{Beside, aggregation, retention};
 
 const RETENTION: &str = "60*1s:1440*60s";
 
-/// Names of several depths and with unusual characters. One is both a metric and a directory.
+/// Names of several depths and with unusual characters. One of them is both a metric and a directory.
 fn names(prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = (0..200)
         .map(|n| format!("{prefix}.dc{}.host{:03}.{}", n % 3, n, ["cpu.idle", "mem", "disk.sda.io"][n % 3]))

@@ -1,4 +1,4 @@
-//! Points, in both directions.
+//! Compares points in both directions: each program reads what the other writes.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,7 +39,8 @@ pub(super) fn value(random: &mut SmallRng) -> f64 {
     f64::from(random.random_range(-4000_i32..4000)) / 8.0
 }
 
-/// Points within about `seconds` seconds before `end`: in and out of order, replaced, with gaps and NaN.
+/// Points within about `seconds` seconds before `end`: in and out of order, with replaced values, gaps and
+/// NaN.
 fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points> {
     let (mut calls, mut at) = (Vec::new(), end - slots * step);
     while at < end {
@@ -55,7 +56,8 @@ fn traffic(random: &mut SmallRng, step: i64, end: i64, slots: i64) -> Vec<Points
     calls
 }
 
-/// Our store reads the rows of several writers and replicas of BigGraphite, restarted in between, as it does.
+/// Our store reads the rows of several writers and replicas of BigGraphite, restarted in between, with the
+/// same result as BigGraphite.
 #[test]
 fn we_read_what_biggraphite_wrote() {
     let Some(beside) = Beside::made_by_biggraphite("interop_read", &RETENTIONS) else { return };
@@ -100,7 +102,7 @@ fn read_alike(beside: &mut Beside, store: &CassandraStore, metric: &Metric, end:
         let ours = beside.read(store, metric, stage, &range);
         assert_eq!(ours, theirs, "{range:?}");
 
-        // Also the final result, as shown to users.
+        // Compare also the final result, as shown to users.
         let slots = stage_of(metric, stage).resolution / stage_of(metric, 0).resolution;
         let finish = |(time, value, count): &Counted| {
             let window = Window { value: *value, count: *count as u32 };
@@ -244,7 +246,7 @@ fn merge(method: Aggregation, earlier: Window, later: Window) -> Window {
     Window { value, count: earlier.count + later.count }
 }
 
-/// Both programs write to one metric at the same time, and both read windows of all points.
+/// Both programs write to one metric at the same time, and both read windows that include all points.
 #[test]
 fn a_metric_fed_by_both() {
     let Some(mut beside) = Beside::made_by_biggraphite("interop_both", &[THREE_STAGES]) else { return };
@@ -254,7 +256,7 @@ fn a_metric_fed_by_both() {
     let store = beside.store(0, 8000);
     let end = now() / 3600 * 3600;
     for metric in &metrics {
-        // One gets even seconds, the other odd ones.
+        // One program gets the points of even seconds, the other those of odd seconds.
         let mut random = SmallRng::seed_from_u64(43);
         let points: Points = (end - 7200..end).map(|t| (t, value(&mut random))).collect();
         let (even, odd): (Points, Points) = points.iter().partition(|(t, _)| t % 2 == 0);
@@ -276,7 +278,7 @@ fn a_metric_fed_by_both() {
     }
 }
 
-/// All stages, folded from the points of stage 0.
+/// All stages, computed from the points of stage 0.
 pub(super) fn folded(metric: &Metric, points: &Points) -> Written {
     let fold = |stage: &plumbago_model::Stage| {
         let mut slots: BTreeMap<u32, Window> = BTreeMap::new();

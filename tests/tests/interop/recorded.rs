@@ -25,7 +25,7 @@ const LATE: (i64, f64) = (1_700_039_984, 999.0);
 
 const SCHEMAS: &str = "[hours]\npattern = (maximum|last)$\nretentions = 1s:1m,1m:2h,1h:2d\n\
                        [minutes]\npattern = .*\nretentions = 1s:1m,1m:1d\n";
-/// xFilesFactor as BigGraphite stored it, which is not always the given one.
+/// The aggregation rules, with xFilesFactor as BigGraphite stored it, which is not always the given value.
 const AGGREGATION: &str = "[sum]\npattern = (total|x_y)$\naggregationMethod = sum\n\
                            [min]\npattern = minimum$\naggregationMethod = min\nxFilesFactor = 0.25\n\
                            [max]\npattern = maximum$\naggregationMethod = max\nxFilesFactor = 1\n\
@@ -134,7 +134,7 @@ fn sent(daemon: &Daemon) {
 struct Expected {
     /// Rows by keyspace and table.
     tables: BTreeMap<String, BTreeMap<String, Vec<Row>>>,
-    /// Points that only our daemon stores.
+    /// Number of points that only our daemon stores.
     late: usize,
 }
 

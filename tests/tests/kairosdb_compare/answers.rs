@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::queries::Query;
 
-/// What the comparison of two answers says.
+/// The result of comparing two answers.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Equal,
@@ -16,7 +16,7 @@ pub(super) enum Verdict {
     Different(String),
 }
 
-/// Where we differ on purpose, with the reason.
+/// The reason why the answers differ on purpose, if they do.
 pub(super) fn on_purpose(query: &Query, real: &Response, ours: &Response) -> Option<&'static str> {
     if real.status == 500 && ours.status == 400 {
         return Some("KairosDB answers 500 to what the client did wrong, we 400");
@@ -98,7 +98,7 @@ fn same_result(real: &Value, ours: &Value, within: f64) -> Result<(), String> {
     Ok(())
 }
 
-/// KairosDB's deviation of equal values is not exactly 0.
+/// Whether two numbers are nearly equal. KairosDB's standard deviation of equal values is not exactly 0.
 fn near(real: f64, ours: f64, within: f64) -> bool {
     let most = real.abs().max(ours.abs());
     (real - ours).abs() <= within * most || most < 2e-6

@@ -1,5 +1,6 @@
-//! Requests as Grafana's plug-in for KairosDB 3.0.2 (`grafana/kairosdb-datasource`) sends them. Values from its
-//! editor are texts, numbers too. Units are in upper case, empty tags are left out, and the limit is 0.
+//! Requests as Grafana's plug-in for KairosDB 3.0.2 (`grafana/kairosdb-datasource`) sends them. All values
+//! from its editor are texts, even numbers. Units are in upper case, empty tags are left out, and the limit
+//! is 0.
 
 use serde_json::{Value, json};
 

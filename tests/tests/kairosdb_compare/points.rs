@@ -20,16 +20,16 @@ pub(super) const SCHEMAS: &str = "[fine]\npattern = ^fine\nretentions = 1s:30y\n
 pub(super) const AGGREGATION: &str = "[summed]\npattern = ^summed\nxFilesFactor = 0\naggregationMethod = sum\n\
     [all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = average\n";
 
-/// 2023-10-28 22:00 UTC: three hours later Rome puts its clocks back.
+/// 2023-10-28 22:00 UTC: three hours later summer time ends in Rome.
 pub(super) const FINE_START: i64 = 1_698_530_400;
-/// Seconds that `fine` covers.
+/// Length of the time range of `fine`, in seconds.
 pub(super) const FINE_LENGTH: i64 = 5 * 3600;
-/// 2023-08-01 UTC. In the following months clocks are put back and forward again, and a year ends.
+/// 2023-08-01 UTC. In the following months summer time ends and begins, and a year ends.
 pub(super) const HOURS_START: i64 = 1_690_848_000;
-/// Seconds that `hours` covers.
+/// Length of the time range of `hours`, in seconds.
 pub(super) const HOURS_LENGTH: i64 = 270 * 86_400;
 
-/// For each metric, the least distance of two times, and the number of points of each series.
+/// For each metric, the smallest distance between two times, and the number of points of each series.
 const METRICS: [(&str, i64, usize); 6] = [
     ("fine", 1, 110),
     ("hours", 3600, 100),
@@ -54,7 +54,7 @@ pub(super) const SERIES: [&[(&str, &str)]; 8] = [
     &[("host", "B")],
 ];
 
-/// First time and length in seconds of a metric.
+/// The first time and the length of a metric's time range, in seconds.
 pub(super) fn span(metric: &str, now: i64) -> (i64, i64) {
     match metric {
         "fine" => (FINE_START, FINE_LENGTH),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::points;
 
-/// A query, and what the comparison has to know about it.
+/// A query, and the properties that the comparison needs.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     pub(super) body: Value,
@@ -16,7 +16,7 @@ pub(super) struct Query {
     pub(super) is_fitted: bool,
     /// Whether the points are in descending order and an aggregator works on ranges.
     pub(super) has_descending_ranges: bool,
-    /// Whether it reads a coarse stage, which only one of the daemons has.
+    /// Whether the query reads a coarse stage, which only one of the daemons has.
     pub(super) is_coarse: bool,
 }
 
@@ -213,7 +213,7 @@ fn sampling(random: &mut SmallRng, metric: &str) -> Value {
     json!({"value": *pick(random, &[1, 1, 2, 3, 5, 7, 10, 24, 45]), "unit": pick(random, units)})
 }
 
-/// An aggregator over ranges. If `aligned`, its result does not depend on the milliseconds of the start.
+/// An aggregator over time ranges. If `aligned`, its result does not depend on the milliseconds of the start.
 fn range(random: &mut SmallRng, metric: &str, aligned: bool) -> Value {
     let name = *pick(random, &FOLDS);
     let mut one = json!({"name": name});
@@ -334,7 +334,7 @@ pub(super) fn tags(random: &mut SmallRng) -> Query {
     Query { body, is_relative: false, is_fitted: false, has_descending_ranges: false, is_coarse: false }
 }
 
-/// Wrong queries, and whether the text of the answer is KairosDB's.
+/// Wrong queries, each with whether the text of our answer equals KairosDB's.
 pub(super) fn wrong() -> Vec<(String, bool)> {
     let with = |metric: Value| {
         let mut one = json!({"name": "m"});

@@ -1,4 +1,4 @@
-//! Bodies of points: the status, and what is stored.
+//! Compares writes: the status of the answer, and the stored points.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ const T: &str = "1698537600000";
 
 /// A body that is sent to both servers.
 pub(super) struct Write {
-    /// The metric, of its own for each body.
+    /// The metric, which is different for each body.
     metric: String,
-    /// The body, with `$M` for the metric and `$T` for a time.
+    /// The body, in which `$M` stands for the metric and `$T` for a time.
     body: String,
     headers: String,
     path: &'static str,
     gzip: bool,
-    /// Why the answer differs on purpose.
+    /// The reason why the answer differs on purpose, if it does.
     on_purpose: Option<&'static str>,
 }
 
@@ -80,7 +80,7 @@ fn points() -> Vec<(&'static str, Option<&'static str>)> {
     ]
 }
 
-/// Whole bodies.
+/// Complete bodies, with the reason why the answers may differ.
 fn bodies() -> Vec<(&'static str, Option<&'static str>)> {
     vec![
         (r#"[{"name":"$M","tags":{"h":"a"},"datapoints":[[$T,5]]}]"#, None),
@@ -148,7 +148,7 @@ impl Write {
         self.body.replace("$M", &self.metric).replace("$T", T)
     }
 
-    /// Sends the body to both, and compares the statuses and what both answer to a query of the metric.
+    /// Sends the body to both servers, and compares the statuses and the answers to a query of the metric.
     pub(super) fn compare(&self, both: &Both) -> Verdict {
         let (real, ours) = (self.send(both.real.http()), self.send(both.ours.api()));
         let statuses = (real.status, ours.status);
@@ -172,7 +172,7 @@ impl Write {
         ask(address, metric, if self.body.contains("[[0,") { (0, 1_000_000) } else { MIDST })
     }
 
-    /// Waits until a point that was sent afterwards is found, and compares what is stored.
+    /// Waits until a point that was sent afterwards is found, and compares the stored points.
     fn stored(&self, both: &Both, status: u16) -> Result<(), String> {
         let name = if self.body.contains("$M ;=~:é") {
             format!("{} ;=~:é", self.metric)

@@ -11,10 +11,11 @@ pub(super) const TAGS: [&str; 3] = ["dc", "host", "rack"];
 /// All values of tags, sorted.
 pub(super) const VALUES: [&str; 8] = ["H1", "a", "b", "h1", "h2", "h3", "web-1", "web-2"];
 
-/// Where the dense points begin and end, in seconds: four hours around the end of summer time in Rome.
+/// Start and end of the dense points, in seconds since the epoch: four hours around the end of summer time in
+/// Rome.
 pub(super) const DENSE: (i64, i64) = (1_509_231_600, 1_509_246_000);
 
-/// Where the sparse points begin and end: sixty days.
+/// Start and end of the sparse points, in seconds since the epoch: sixty days.
 const SPARSE: (i64, i64) = (1_504_116_000, 1_509_300_000);
 
 /// A name for `tags` that comes before `filters`.
@@ -102,9 +103,9 @@ pub(super) struct Query {
     ms: bool,
     arrays: bool,
     by_get: bool,
-    /// Whether filters are sent as `tags`, if all of them group.
+    /// Whether filters are sent as `tags`, which is possible only if all of them group.
     has_tags: bool,
-    /// Another sub-query of the same request.
+    /// A second sub-query of the same request.
     second: Option<Box<Query>>,
 }
 
@@ -153,16 +154,16 @@ impl Query {
         }
     }
 
-    /// Whether buckets of a calendar are shorter than a day, so that they can be in the hour that is repeated when
-    /// clocks are put back.
+    /// Whether buckets of a calendar are shorter than a day, so that some may be in the hour that is repeated
+    /// at the end of summer time.
     pub(super) fn has_repeated_hour(&self) -> bool {
         let every = self.downsample.as_deref().and_then(|text| text.split('-').next()).unwrap_or_default();
         let is_short = ["msc", "sc", "mc", "hc"].iter().any(|unit| every.ends_with(unit));
         is_short && self.zone == Some("Europe/Rome")
     }
 
-    /// Adds a query for another metric. It gets the times and the zone of this one. Its range must not be so long that
-    /// there are too many short buckets.
+    /// Adds a query for another metric. The other query gets the times and the zone of this one. Its range
+    /// must not be so long that there are too many short buckets.
     pub(super) fn with_second(mut self, second: Self) -> Self {
         let second = Self { zone: self.zone, ..second };
         let is_short = matches!(self.metric, "cmp.fast" | "cmp.counter");
@@ -252,7 +253,7 @@ impl Query {
     }
 }
 
-/// Start and end, in one of their spellings.
+/// Start and end of a query, each in a random notation.
 fn times(random: &mut StdRng, is_slow: bool) -> (String, String) {
     let (from, until) = if is_slow { SPARSE } else { DENSE };
     let margin = if is_slow { 86_400 } else { 4000 };
@@ -270,8 +271,7 @@ fn times(random: &mut StdRng, is_slow: bool) -> (String, String) {
     (spelled(start), spelled(end))
 }
 
-/// The date of a time as a UTC clock shows it. If the query has another zone, the text means another time, for both
-/// servers.
+/// A time as a date in UTC. If the query has another zone, the text means another time, for both servers.
 fn utc(time: i64) -> String {
     let days = time.div_euclid(86_400);
     let (mut year, mut day) = (1970, days);

@@ -33,7 +33,7 @@ pub(super) fn panels() -> Vec<(&'static str, Value)> {
         panels.push(("/api/query", body(std::slice::from_ref(query), true)));
         panels.push(("/api/query?arrays=true", body(std::slice::from_ref(query), false)));
     }
-    // All queries of a panel come in one request.
+    // One request contains all queries of a panel.
     panels.push(("/api/query", body(&queries[..4], false)));
     panels
 }

@@ -12,7 +12,7 @@ use plumbago_tests::wait::wait_until;
 
 use super::{clear, plumbago, said};
 
-/// The commands whose help is looked at.
+/// The commands whose help texts are tested.
 const HELPS: &[&[&str]] = &[
     &[],
     &["serve"],
@@ -63,7 +63,8 @@ const HELPS: &[&[&str]] = &[
     &["dev", "cassandra"],
 ];
 
-/// Every command has examples and can print for programs, and what changes something has a dry run.
+/// Every command has examples and an output for programs, and every command that changes something has a dry
+/// run.
 #[test]
 fn every_command_has_what_programs_and_strangers_need() {
     let directory = tempfile::tempdir().unwrap();
@@ -72,14 +73,15 @@ fn every_command_has_what_programs_and_strangers_need() {
         let help = [*arguments, &["--help"][..]].concat();
         let (code, help) = plumbago(directory.path(), &help, &[]);
         assert_eq!(code, Some(0), "{arguments:?}");
-        // Groups of commands do nothing themselves, but `repair` does.
+        // A group of commands has no action of its own, except `repair`.
         let is_group = help.contains("\nCommands:") && *arguments != ["repair"];
         if is_group {
             continue;
         }
         seen += 1;
         assert!(help.contains("\nExamples:"), "{arguments:?} has no examples");
-        // A daemon, a file of settings and a server that runs until Ctrl-C.
+        // The exceptions are a daemon, a command that prints a settings file, and a server that runs until
+        // Ctrl-C.
         let is_no_answer = matches!(*arguments, ["serve"] | ["config", "default"] | ["dev", "cassandra"]);
         assert!(is_no_answer || help.contains("--json"), "{arguments:?} has no --json");
         let changes = matches!(
@@ -91,7 +93,8 @@ fn every_command_has_what_programs_and_strangers_need() {
             .first()
             .is_some_and(|name| name.starts_with("import-") || name.starts_with("export-"));
         assert!(!changes || help.contains("--dry-run"), "{arguments:?} has no --dry-run");
-        // Copies of a directory, statements and rows that the daemon sends at its own pace have no rate.
+        // Commands that copy a directory, run statements, or let the daemon send rows have no option for a
+        // rate.
         let is_paced =
             matches!(*arguments, ["syncdb" | "replay" | "write" | "backup" | "restore" | "import-events"])
                 || *arguments == ["repair", "store"];
@@ -246,7 +249,7 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
     let is_daemon =
         line == "plumbago" || line.ends_with(" plumbago") || has("--config") || line == "plumbago serve";
     if is_long {
-        // `--help` at the end is answered only if everything before it can be parsed.
+        // `--help` at the end prints the help only if everything before it can be parsed.
         let (code, output) = said(&shell(&format!("{line} --help"), "embedded").output().unwrap());
         assert!(code == Some(0) && output.contains("Usage:"), "{line}: {output}");
     } else if is_daemon {
@@ -257,11 +260,11 @@ fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
             ["syncdb", "schema", "replay", "repair windows"].iter().any(|part| line.contains(part));
         let kind = if on_cassandra { "cassandra" } else { "embedded" };
         let (code, output) = said(&shell(&line, kind).output().unwrap());
-        // `schema` ends with 5 while tables are missing, because it reports them. A new store cannot know which metrics were
-        // unread for months.
+        // `schema` exits with 5 while tables are missing, because it reports them. A new store cannot know
+        // which metrics were unread for months.
         let is_true = code == Some(0)
             || has("schema") && code == Some(5)
-            || has("--unread") && code == Some(2) && output.contains("are read for 0 days only");
+            || has("--unread") && code == Some(2) && output.contains("for 0 days only");
         assert!(is_true, "{line}: {code:?} {output}");
     }
 }

@@ -1,4 +1,4 @@
-//! Runs axe-core on every view, in every size and theme.
+//! Checks accessibility with axe-core in every view, size and theme.
 
 use plumbago_tests::browser::{Browser, Key};
 use plumbago_tests::counterpart;

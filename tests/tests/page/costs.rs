@@ -7,8 +7,8 @@ use super::{DRAWN, EVIL, NOW, daemon, page};
 
 const LATER: i64 = NOW + 5 * 86_400;
 
-/// The page shows big, new and unused metrics with the commands for them. A directory opens by keyboard, hostile
-/// names are text, and without access the page asks for the token.
+/// The page shows big, new and unused metrics with the commands for them. A directory opens by keyboard,
+/// names with HTML are shown as text, and without access the page asks for the token.
 #[test]
 fn what_costs_is_shown() {
     let Some(browser) = Browser::start() else { return };

@@ -1,10 +1,11 @@
-//! Explain: what each part of a target gave, and targets that functions made.
+//! Tests of Explain: what each part of a target returned, and targets that functions built.
 
 use plumbago_tests::browser::{Browser, Key};
 
 use super::{DRAWN, EVIL, daemon, page};
 
-/// Explain shows what each call gave, where the points are, and why. A click on a part plots it alone.
+/// Explain shows what each call returned, where the points are stored, and why. A click on a part plots it
+/// alone.
 #[test]
 fn a_graph_is_explained() {
     let Some(browser) = Browser::start() else { return };
@@ -34,7 +35,7 @@ fn a_graph_is_explained() {
     browser.check_log(&[]);
 }
 
-/// A target that a function made is shown below its call, and a click plots it alone.
+/// A target that a function built is shown below its call, and a click plots it alone.
 #[test]
 fn made_targets_are_explained() {
     let Some(browser) = Browser::start() else { return };

@@ -1,4 +1,5 @@
-//! Links contain the state that only the page uses, and a mistake in a target says what was expected.
+//! Links contain the state that only the page uses, and the message about a mistake in a target contains what
+//! was expected.
 
 use plumbago_tests::browser::Browser;
 
@@ -11,7 +12,7 @@ fn click_series(browser: &Browser, name: &str) {
     ));
 }
 
-/// Hidden series, a table and Live off are read from the link and written into it.
+/// Hidden series, the table view and *Live* being off are read from the link and written into it.
 #[test]
 fn the_whole_state_is_in_the_link() {
     let Some(browser) = Browser::start() else { return };
@@ -50,7 +51,7 @@ fn the_whole_state_is_in_the_link() {
     browser.check_log(&[]);
 }
 
-/// The mark of a mistake says what was expected there.
+/// The mark of a mistake shows what was expected at that position.
 #[test]
 fn a_mistake_says_what_was_expected() {
     let Some(browser) = Browser::start() else { return };

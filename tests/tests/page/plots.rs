@@ -1,5 +1,5 @@
-//! Plots: the wheel, drawing functions, many series, time zones, requests that are no longer wanted, hidden tabs, and what
-//! *Out* gives.
+//! Tests of plots: the wheel, drawing functions, many series, time zones, cancelled requests, hidden tabs,
+//! and the exports of *Out*.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::browser::Browser;
@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::{DRAWN, NOW, daemon, page};
 
-/// Turns the wheel over the middle of the plot. Returns whether the page has used that, rather than to scroll.
+/// Turns the wheel over the middle of the plot. Returns whether the page used the event itself instead of
+/// scrolling.
 fn turn(browser: &Browser, how: &str) -> bool {
     let turned = browser.script(&format!(
         "const over = document.querySelector('.u-over'); const box = over.getBoundingClientRect(); \
@@ -19,7 +20,7 @@ fn turn(browser: &Browser, how: &str) -> bool {
     turned == true
 }
 
-/// The wheel zooms with Ctrl, pans with Shift, and else scrolls the page.
+/// The wheel zooms with Ctrl, pans with Shift, and otherwise scrolls the page.
 #[test]
 fn the_wheel_zooms_and_pans() {
     let Some(browser) = Browser::start() else { return };
@@ -44,7 +45,7 @@ fn the_wheel_zooms_and_pans() {
     browser.check_log(&[]);
 }
 
-/// Lines that functions ask for: a colour, dashes, a threshold, an infinite line, a second axis.
+/// Drawing functions have an effect: a colour, dashes, a threshold, an infinite line, a second axis.
 #[test]
 fn drawing_functions_have_their_effect() {
     let Some(browser) = Browser::start() else { return };
@@ -57,7 +58,7 @@ fn drawing_functions_have_their_effect() {
     ));
     browser.wait_text(".legend", "servers.web01.Requests");
     browser.wait("a second axis", "document.querySelectorAll('.u-axis').length === 3");
-    // The largest share of a row of pixels, and of a column, that has about this colour.
+    // The largest share of pixels of about this colour in any row, and in any column.
     browser.script(
         "window.share = (colour) => { \
            const canvas = document.querySelector('.u-wrap canvas:not(.raise)'); const { width, height } = canvas; \
@@ -78,8 +79,8 @@ fn drawing_functions_have_their_effect() {
     browser.check_log(&[]);
 }
 
-/// Of many series the first 500 are drawn, and the legend says so. It has a filter, and the last, smallest, largest and
-/// mean value of each.
+/// Of many series only the first 500 are drawn, and the legend shows this. It has a filter, and shows the
+/// last, smallest, largest and mean value of each series.
 #[test]
 fn the_first_500_series_are_drawn() {
     let Some(browser) = Browser::start() else { return };
@@ -104,7 +105,7 @@ fn the_first_500_series_are_drawn() {
     browser.check_log(&[]);
 }
 
-/// Times are shown in the zone of the link.
+/// Times are shown in the time zone that the link contains.
 #[test]
 fn times_are_in_the_zone_of_the_link() {
     let Some(browser) = Browser::start() else { return };
@@ -144,7 +145,7 @@ fn a_request_that_is_no_longer_wanted_is_cancelled() {
     browser.check_log(&[]);
 }
 
-/// A live plot asks for nothing while its tab is hidden, and goes on when it is in sight again.
+/// A live plot sends no requests while its tab is hidden, and continues when the tab is visible again.
 #[test]
 fn a_hidden_tab_does_not_ask() {
     let Some(browser) = Browser::start() else { return };
@@ -174,7 +175,7 @@ fn a_hidden_tab_does_not_ask() {
     browser.check_log(&[]);
 }
 
-/// A panel can be taken out as a picture, as values, as a command for curl and as a panel for Grafana.
+/// A panel can be exported as a picture, as values, as a command for curl and as a panel for Grafana.
 #[test]
 fn what_is_taken_out_is_the_panel() {
     let Some(browser) = Browser::start() else { return };

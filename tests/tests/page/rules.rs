@@ -6,8 +6,8 @@ use plumbago_tests::wait::wait_until;
 
 use super::{DRAWN, EVIL, daemon, page};
 
-/// For a name the page explains the rules, and shows an existing metric that differs and the command for it. Edited
-/// rules are tried. Hostile names are text, and everything works by keyboard.
+/// For a name the page explains the rules, and shows an existing metric that differs and the command for it.
+/// Edited rules can be tested. Names with HTML are shown as text, and everything works by keyboard.
 #[test]
 fn the_rules_are_explained_and_tried() {
     let Some(browser) = Browser::start() else { return };
@@ -35,7 +35,7 @@ fn the_rules_are_explained_and_tried() {
     browser.type_into("#rule-name", EVIL);
     browser.press(&Key::Enter.to_string());
     browser.wait_text(".explanation code", EVIL);
-    // By keyboard from the field of the name to its button and to the text of the rules.
+    // The keyboard leads from the field of the name to its button and to the text of the rules.
     browser.press(&format!("{}{}", Key::Tab, Key::Tab));
     browser.wait("the focus", "document.activeElement.closest('.values, textarea') !== null");
     browser.script(

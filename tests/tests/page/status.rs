@@ -6,8 +6,8 @@ use plumbago_tests::wait::wait_until;
 
 use super::{DRAWN, EVIL, NOW, daemon, page};
 
-/// The status shows what became of the points, and refused points as text. Without access, the page asks for the
-/// token.
+/// The status shows what happened to the points, and shows refused points as text. Without access, the page
+/// asks for the token.
 #[test]
 fn the_status_is_shown() {
     let Some(browser) = Browser::start() else { return };

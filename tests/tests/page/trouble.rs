@@ -1,5 +1,5 @@
-//! What the page says when something is wrong or missing: a daemon that hangs, refuses or is newer, and links that
-//! cannot be read. Also checks what a page easily loses: typed text, steps back, events, and words in a range.
+//! Tests of the page when something is wrong: a daemon that hangs, refuses requests or is newer, and invalid
+//! links. Also checks typed text, the history, events, and words in a time range.
 
 use nix::sys::signal::Signal;
 use plumbago_tests::browser::{Browser, Key};
@@ -10,12 +10,12 @@ use super::{DRAWN, EVIL, NOW, daemon, page};
 const EDITOR: &str = "document.querySelector('.editor').shadowRoot.querySelector('.cm-content')";
 const MOUNTED: &str = "document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-content') != null";
 
-/// Answers requests to /render with the status `window.refusal`, if that is set.
+/// A script that answers requests to /render with the status `window.refusal`, if that is set.
 const REFUSING: &str = "const own = window.fetch; \
     window.fetch = (url, init) => window.refusal && String(url).startsWith('render') \
     ? Promise.resolve(new Response(`refused with ${window.refusal}`, {status: window.refusal})) : own(url, init);";
 
-/// The page says that the daemon hangs until it answers, and keeps what was typed meanwhile.
+/// The page reports that the daemon hangs until it answers, and keeps the text that was typed meanwhile.
 #[test]
 fn a_hung_daemon_is_waited_for() {
     let Some(browser) = Browser::start() else { return };
@@ -78,7 +78,7 @@ fn the_tree_comes_back() {
     browser.wait_text(".row", "web02");
 }
 
-/// A page that is older than the daemon's page says so.
+/// A page that is older than the daemon's page reports this.
 #[test]
 fn a_newer_page_is_announced() {
     let Some(browser) = Browser::start() else { return };
@@ -101,8 +101,8 @@ fn a_newer_page_is_announced() {
     browser.check_log(&[]);
 }
 
-/// The page names the parts of a link that it cannot read, and uses the others. A link without a beginning shows a
-/// day, as `/render` does.
+/// The page names the parts of a link that it cannot read, and uses the others. A link without a start time
+/// shows a day, as `/render` does.
 #[test]
 fn a_damaged_link_says_which_part() {
     let Some(browser) = Browser::start() else { return };
@@ -122,8 +122,8 @@ fn a_damaged_link_says_which_part() {
     browser.check_log(&[]);
 }
 
-/// Each choice is one step back in the history. Freeze turns the words of a range into times, also before there is a
-/// plot.
+/// Each choice is one step back in the history. Freeze turns the words of a range into times, even before
+/// there is a plot.
 #[test]
 fn steps_go_back_one_by_one() {
     let Some(browser) = Browser::start() else { return };
@@ -153,7 +153,7 @@ fn steps_go_back_one_by_one() {
     browser.check_log(&[]);
 }
 
-/// Two fingers that part zoom in.
+/// Moving two fingers apart zooms in.
 #[test]
 fn two_fingers_zoom() {
     let Some(browser) = Browser::start() else { return };
@@ -221,8 +221,8 @@ fn events_are_named_in_plots() {
     browser.check_log(&[]);
 }
 
-/// Values of arguments are completed, the default first. Characters that change the direction of text are made
-/// visible.
+/// Values of arguments are completed, with the default first. Characters that change the direction of text
+/// are made visible.
 #[test]
 fn arguments_are_completed() {
     let Some(browser) = Browser::start() else { return };

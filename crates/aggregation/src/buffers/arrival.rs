@@ -1,4 +1,4 @@
-//! Adds a value to the buffers of a group, and writes it to the log once.
+//! Adds a value to the buffers of a group and writes it to the log as one record.
 
 use std::cmp::Reverse;
 
@@ -15,7 +15,7 @@ pub(crate) struct Arrival {
     /// Seconds since the epoch.
     pub(crate) timestamp: u32,
     pub(crate) value: f64,
-    /// The time, in milliseconds.
+    /// The present time, in milliseconds since the epoch.
     pub(crate) now_ms: i64,
 }
 
@@ -24,7 +24,7 @@ struct Aim {
     frequency: u32,
     /// The start of the interval, for this frequency.
     start: u32,
-    /// The place among the intervals of the last buffer.
+    /// The position among the intervals of the last buffer.
     at: usize,
 }
 
@@ -61,7 +61,8 @@ impl Buffers {
         taken
     }
 
-    /// Adds a value to a buffer. A buffer without open intervals first adopts the frequency and method of `rule`.
+    /// Adds a value to a buffer. If the buffer has no open intervals, it first takes the frequency and method
+    /// of `rule`.
     #[inline]
     fn add(
         &mut self,

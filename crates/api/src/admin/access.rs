@@ -1,43 +1,21 @@
-//! Access to the admin port, by `admin.token` or by the secret of the data directory.
+//! Which requests to the admin port need the operator's credentials.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
-use subtle::ConstantTimeEq;
 
+use crate::access::Access;
 use crate::error::plain;
 use crate::peer_heads::HEADS_PATH;
 
-/// Sets the clock of a process that runs for a test.
+/// The path that sets the clock of a process under test.
 pub(super) const CLOCK_PATH: &str = "/admin/clock";
 
-/// A secret in a file of this machine. Only those who can read the file know it.
-#[derive(Debug, Clone)]
-pub struct AdminSecret {
-    /// The content of the file.
-    pub value: String,
-    /// The file, for messages.
-    pub file: PathBuf,
-}
-
-/// The credentials that a request can send.
-#[derive(Debug)]
-pub(crate) struct Access {
-    /// `admin.token`; empty if there is none.
-    token: String,
-    secret: AdminSecret,
-}
-
 impl Access {
-    pub(crate) fn new(token: &str, secret: AdminSecret) -> Self {
-        Self { token: token.to_owned(), secret }
-    }
-
     /// Whether a request must send the token or the secret. If there is a token, every request must. Otherwise only
     /// requests that change or stop something must, since other users of this machine can reach the port too. Two
     /// paths are exempt although they take a POST: reading the points in memory changes nothing, and the clock can be
@@ -45,14 +23,6 @@ impl Access {
     fn is_needed(&self, method: &Method, path: &str) -> bool {
         let reads = matches!(*method, Method::GET | Method::HEAD) || [HEADS_PATH, CLOCK_PATH].contains(&path);
         !self.token.is_empty() || !reads
-    }
-
-    /// Whether the request's headers contain the token or the secret.
-    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-        let Some((scheme, given)) = given else { return false };
-        let is = |known: &str| !known.is_empty() && bool::from(given.ct_eq(known.as_bytes()));
-        scheme.eq_ignore_ascii_case(b"bearer ") && (is(&self.token) | is(&self.secret.value))
     }
 
     fn refusal(&self) -> Response {

@@ -1,4 +1,4 @@
-//! Keeps pages of other sites, open in a browser on this machine, away from the admin port.
+//! Keeps web pages of other sites, open in a browser on this machine, away from the admin port.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,11 @@ use crate::error::plain;
 
 /// Refuses requests that were caused by a page of another site (status 403).
 ///
-/// A browser states in `Origin` and `Sec-Fetch-Site` where a request comes from. These headers do not help if the
-/// other site made its own name resolve to this machine (DNS rebinding): the request then counts as one of the same
-/// origin. But its header `Host` contains the name of the other site. `has_token` says whether requests need a token.
-/// Such a page does not know it, so `Host` is checked only without a token.
+/// A browser states in `Origin` and `Sec-Fetch-Site` where a request comes from. These headers do not help if
+/// the other site has made its own name resolve to this machine (DNS rebinding), because the request then
+/// counts as one of the same origin. But its header `Host` contains the name of the other site, so `Host` is
+/// checked too. `has_token` says whether requests need a token. If they do, the check of `Host` is not
+/// needed, because such a page does not know the token.
 pub(crate) async fn refuse_other_sites(
     State(has_token): State<bool>,
     request: Request,

@@ -1,4 +1,4 @@
-//! The jobs of the admin port: start, list, progress and result, cancel.
+//! The jobs of the admin port: starting, listing, showing and cancelling them.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use super::{AdminHandles, MESSAGE_TIMEOUT, done};
 use crate::error::AdminError;
 
-/// Largest body of a request: a list of names may be long.
+/// Largest body of a request, in bytes. It has room for a long list of names.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// Lists the jobs.
@@ -46,7 +46,7 @@ pub(super) async fn start(
     }
 }
 
-/// Answers the question that the parameter `name` names, in lines of JSON.
+/// Answers the question named by the parameter `name` with lines of JSON.
 pub(super) async fn ask(
     State(handles): State<AdminHandles>,
     Query(pairs): Query<Vec<(String, String)>>,
@@ -67,7 +67,7 @@ pub(super) async fn ask(
     }
 }
 
-/// A body of lines that are sent as they come.
+/// A response body of lines that are sent as they arrive.
 struct Lines(mpsc::Receiver<String>);
 
 impl HttpBody for Lines {
@@ -82,10 +82,11 @@ impl HttpBody for Lines {
     }
 }
 
-/// Reads a name from the query, and the parameters. These are the members of the JSON object in the body, and the
-/// other pairs of the query.
+/// Reads the name and the parameters of a job or question. The name is in the query string. The parameters
+/// are the members of the JSON object in the body and the other pairs of the query string.
 ///
 /// # Errors
+///
 /// The problem, if the request cannot be read.
 pub(super) async fn read(
     pairs: Vec<(String, String)>,
@@ -115,8 +116,8 @@ pub(super) async fn read(
     Ok((name, Value::Object(parameters)))
 }
 
-/// A value of the query: `true`, `false` and whole numbers become JSON values of that type. A text that looks like
-/// one of them has to be sent in the body.
+/// A value of the query: `true`, `false` and whole numbers become JSON values of that type. To pass such a
+/// text as a string, send it in the body.
 fn typed(text: String) -> Value {
     match text.as_str() {
         "true" => Value::Bool(true),

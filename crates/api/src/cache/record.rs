@@ -10,10 +10,10 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{Kept, Store, Ticket};
 
-/// A body that passes its chunks on, records them, and puts the whole into the cache at its end.
+/// A body that passes its chunks on, records them, and puts the whole body into the cache at the end.
 pub(super) struct Recorded {
     body: Body,
-    /// `None` once the response is in the cache, failed, or turned out too large.
+    /// `None` once the response is in the cache, has failed or has turned out to be too large.
     recording: Option<Recording>,
 }
 
@@ -24,7 +24,7 @@ struct Recording {
     /// When the response was computed, in seconds since the epoch.
     since: i64,
     chunks: Vec<Bytes>,
-    /// Bytes of all chunks, which are reserved in the store.
+    /// The number of bytes of all chunks, which are reserved in the store.
     bytes: usize,
     store: Arc<Store>,
 }
@@ -68,7 +68,7 @@ impl Recording {
             }
         };
         let kept = Kept { body, ..self.kept.clone() };
-        // `insert` ends the reservation.
+        // `insert` releases the reservation.
         self.bytes = 0;
         self.store.insert(std::mem::take(&mut self.ticket.key), kept, self.since, self.ticket.seconds);
     }

@@ -29,7 +29,7 @@ pub(crate) struct Store {
     answers: Option<Cache<String, Arc<Entry>, Bytes>>,
     /// Largest response to keep, in bytes.
     answer_bytes_max: usize,
-    /// Bytes reserved for responses that are being recorded.
+    /// Number of bytes reserved for responses that are being recorded.
     recording: AtomicUsize,
     gauge: Gauge,
 }
@@ -39,11 +39,11 @@ struct Entry {
     kept: Kept,
     /// When the response was computed, in seconds since the epoch.
     since: i64,
-    /// How long it may be used.
+    /// How many seconds the response may be used.
     seconds: i64,
 }
 
-/// Weighs an entry by its bytes.
+/// Gives each entry its size in bytes as its weight.
 #[derive(Debug, Clone)]
 struct Bytes;
 
@@ -84,7 +84,8 @@ impl Store {
         let answers = self.answers.as_ref()?;
         let entry = answers.get(key)?;
         if now >= entry.since + entry.seconds {
-            // It is too old for every request. Do not remove a newer one that has replaced it meanwhile.
+            // The response is too old for every request. Do not remove a newer one that has replaced it
+            // meanwhile.
             answers.remove_if(key, |held| Arc::ptr_eq(held, &entry));
             self.show();
             return None;
@@ -112,7 +113,7 @@ impl Store {
         self.show();
     }
 
-    /// Keeps a response. Its body's bytes must be reserved; this ends the reservation.
+    /// Keeps a response. Its body's bytes must be reserved; this releases the reservation.
     pub(crate) fn insert(&self, key: String, kept: Kept, since: i64, seconds: i64) {
         let bytes = kept.body.len();
         if let Some(answers) = &self.answers {
@@ -158,8 +159,8 @@ mod tests {
         assert!(put(&store, "a", 10, 100, 60));
         let left = |now, age_max| store.get("a", now, age_max).map(|(_, left)| left);
         assert_eq!((left(100, 60), left(159, 60)), (Some(60), Some(1)));
-        // A client that accepts only younger responses gets none. No client may use it for longer than it is
-        // kept.
+        // A client that accepts only younger responses gets none. No client may use a response for longer
+        // than the cache keeps it.
         assert_eq!((left(105, 10), left(110, 10), left(159, 600)), (Some(5), None, Some(1)));
         assert_eq!(left(99, 60), None);
         assert_eq!((left(160, 600), store.bytes()), (None, 0));

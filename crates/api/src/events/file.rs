@@ -1,4 +1,4 @@
-//! The file of events: one line of JSON each, appended.
+//! The file of events: one line of JSON per event, written by appending.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::{EVENT_BYTES_MAX, Event, ids};
 
-/// What was found at the opening of a file.
+/// The result of opening a file.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) file: EventFile,
     /// The events, each with the length of its line in bytes.
     pub(super) events: Vec<(Event, usize)>,
-    /// What is wrong with the file, if something is.
+    /// The damage of the file; `None` if there is none.
     pub(super) damage: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct EventFile {
     file: File,
     /// Length of the file up to the end of the last complete line.
     bytes: u64,
-    /// The checksum of so many bytes.
+    /// The checksum of the first `bytes` bytes.
     sum: u32,
 }
 
@@ -57,7 +57,7 @@ impl EventFile {
         Ok(Opened { file, events, damage })
     }
 
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -66,7 +66,7 @@ impl EventFile {
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let written = self.file.write_all_at(line, self.bytes).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
-            // Remove the part that was written. Otherwise the next line would be appended to it.
+            // Remove the part that was written, or the next line would be appended to it.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -76,8 +76,8 @@ impl EventFile {
         Ok(())
     }
 
-    /// Notes how long the file is and its checksum, so that the next start notices what is missing or was changed. The
-    /// note is behind the file after a kill, but never ahead of it.
+    /// Writes the length and the checksum of the file to the note, so that the next start detects missing or
+    /// changed data. After a kill the note may describe a shorter file, but never a longer one.
     fn note(&self) {
         let note = Note { bytes: self.bytes, sum: self.sum };
         if let Err(error) = note.write(&self.path) {
@@ -85,8 +85,8 @@ impl EventFile {
         }
     }
 
-    /// Replaces the file with one that contains only these events. It is complete on disk before it gets the
-    /// name of the old one.
+    /// Replaces the file with one that contains only these events. The new file is complete on disk before it
+    /// gets the name of the old one.
     pub(super) fn rewrite(&mut self, events: &[Arc<Event>]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
@@ -105,7 +105,7 @@ impl EventFile {
         sum = extended(sum, &text);
         file.write_all(&text)?;
         file.sync_all()?;
-        // The note of the old file would not match the new one, if a kill came in between.
+        // If a kill came between the two steps, the note of the old file would not match the new file.
         Note::remove(&self.path)?;
         sync_directory(&self.path)?;
         std::fs::rename(&beside, &self.path)?;
@@ -115,14 +115,14 @@ impl EventFile {
     }
 }
 
-/// The checksum of some bytes and these behind them.
+/// Continues a checksum: returns that of the bytes that gave `sum`, followed by these bytes.
 fn extended(sum: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(sum);
     hasher.update(bytes);
     hasher.finalize()
 }
 
-/// What is noted of the file beside it.
+/// The note beside the events file: its length and checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Note {
     bytes: u64,
@@ -134,7 +134,7 @@ impl Note {
         events.with_extension("note")
     }
 
-    /// `None` if there is no note, or none that can be read.
+    /// Reads the note of an events file; `None` if there is none or it cannot be read.
     fn read(events: &Path) -> Option<Self> {
         let mut text = String::new();
         File::open(Self::path(events)).ok()?.take(64).read_to_string(&mut text).ok()?;
@@ -153,7 +153,7 @@ impl Note {
         }
     }
 
-    /// What is wrong with a file with this text; `None` if nothing is.
+    /// The damage of an events file that contains this text; `None` if there is none.
     fn compare(self, text: &[u8]) -> Option<String> {
         let noted = usize::try_from(self.bytes).ok().and_then(|bytes| text.get(..bytes));
         match noted {

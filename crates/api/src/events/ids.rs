@@ -1,11 +1,11 @@
-//! Ids of events. An id consists of an *origin* and a number. The origin says which of the daemons on the same store
-//! took the event. The number rises in the log of that daemon. So no two daemons give the same id. A daemon alone on
-//! its store has the origin 0, and its ids are the plain numbers.
+//! Ids of events. An id consists of an *origin* and a number. The origin says which of the daemons on the
+//! same store took the event. The number rises in the log of that daemon. So no two daemons assign the same
+//! id.  A daemon alone on its store has the origin 0, and its ids are the plain numbers.
 
 use plumbago_store::WriterIdentity;
 use plumbago_store::writer::{REPLICAS, WRITER_IDS};
 
-/// Bits of the number. With 17 bits of the origin, an id is exact in JavaScript, which has 53 bits.
+/// Bits of the number. Together with 17 bits of origin, an id is exact in JavaScript, which has 53 bits.
 const NUMBER_BITS: u32 = 36;
 
 const _: () = assert!(REPLICAS as u64 * WRITER_IDS as u64 <= 1 << (52 - NUMBER_BITS));

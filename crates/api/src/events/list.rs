@@ -11,7 +11,7 @@ use super::{Event, ids};
 pub(super) struct List {
     /// Events in the order of the numbers in their ids, each with the length of its line in the file.
     events: VecDeque<(Arc<Event>, usize)>,
-    /// Bytes of all these lines.
+    /// The total length of these lines, in bytes.
     bytes: usize,
     bytes_max: usize,
     last_number: u64,
@@ -31,7 +31,7 @@ impl List {
         self.last_number + 1
     }
 
-    /// Gives an origin to the ids that have none. Returns whether there are any.
+    /// Adds an origin to the ids that have none. Returns whether any id was changed.
     pub(super) fn give_origin(&mut self, origin: u64) -> bool {
         let mut is_new = false;
         for (event, bytes) in self.events.iter_mut().filter(|(event, _)| !ids::has_origin(event.id)) {
@@ -56,8 +56,9 @@ impl List {
         }
     }
 
-    /// The time of the newest event that no longer fits if `new` is added; `None` if all fit. `new` has the time and
-    /// the bytes of each event. Events of the same time are kept or dropped together.
+    /// The time of the newest event that would be dropped if the events in `new` were added; `None` if all
+    /// fit. `new` contains the time and the bytes of each event. Events of the same time are kept or dropped
+    /// together.
     pub(super) fn newest_without_room(&self, new: impl Iterator<Item = (i64, usize)>) -> Option<i64> {
         let known = self.events.iter().map(|(event, bytes)| (event.when, *bytes));
         let mut all: Vec<(i64, usize)> = known.chain(new).collect();
@@ -113,7 +114,7 @@ fn is_tagged(event: &Event, tag: &str) -> bool {
     }
     let text = event.tags.join(" ");
     let parts: Vec<&str> = text.split('"').collect();
-    // An unclosed quote is ignored.
+    // Ignores a quote that is never closed.
     let is_quoted = |at: usize| at % 2 == 1 && at + 1 < parts.len();
     let loose = || parts.iter().enumerate().filter(|(at, _)| !is_quoted(*at)).map(|(_, part)| *part);
     let border = if loose().any(|part| part.contains(',')) { ',' } else { ' ' };

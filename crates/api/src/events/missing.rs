@@ -1,4 +1,4 @@
-//! Adds events from another source, except those that the log has already.
+//! Adds events from another source, except those that are already in the log.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,20 +15,20 @@ pub struct NewEvent {
     pub what: String,
     /// Longer description; may be empty.
     pub data: String,
-    /// Its tags.
+    /// The tags.
     pub tags: Vec<String>,
 }
 
 /// How many events were added, and why others were not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AddedEvents {
-    /// Events that were added.
+    /// Number of events that were added.
     pub added: u64,
-    /// Events that the log had already, and duplicates among the new ones.
+    /// Number of events that were already in the log, and duplicates among the new ones.
     pub known: u64,
-    /// Events for which there is no room.
+    /// Number of events for which there is no room.
     pub no_room: u64,
-    /// Events that are too long.
+    /// Number of events that are too long.
     pub too_long: u64,
 }
 
@@ -80,14 +80,14 @@ impl EventLog {
         Ok(added)
     }
 
-    /// The events that the log does not have yet, ordered by time, each with the approximate length of its line in
-    /// bytes.
+    /// The events that are not in the log yet, ordered by time, each with the approximate length of its line
+    /// in bytes.
     fn unknown(&self, events: Vec<NewEvent>, added: &mut AddedEvents) -> Vec<(Event, usize)> {
         let known = self.read().all();
         let mut seen: HashSet<Key> = known.iter().map(|event| key(event)).collect();
         let mut new = Vec::new();
         for NewEvent { when, what, data, tags } in events {
-            // With the largest id, so that the final line is not longer than this one.
+            // With the largest id, the line is at least as long as the final one.
             let event = Event { id: u64::MAX, when, what, data, tags };
             let bytes = line(&event, &mut Vec::new()).unwrap_or(usize::MAX);
             if bytes > EVENT_BYTES_MAX {

@@ -22,8 +22,8 @@ pub trait EventPeers: Send + Sync + Debug {
 }
 
 impl EventLog {
-    /// Makes the log one of several on the same store. Ids get an origin, and events of peers are found. Events that
-    /// were stored without an origin get it now, in the file too.
+    /// Makes the log one of several on the same store: ids get an origin, and events of peers are found.
+    /// Events that were stored without an origin get one now, in the file too.
     #[must_use]
     pub fn among_peers(mut self, peers: Arc<dyn EventPeers>) -> Self {
         let origin = ids::origin(peers.writer());
@@ -88,8 +88,8 @@ impl EventLog {
     }
 }
 
-/// Merges events and removes duplicates. Two events are the same only if all their fields are equal, including the
-/// id. A sender that posts an event to two daemons makes two events.
+/// Merges events and removes duplicates. Two events are the same only if all their fields are equal,
+/// including the id. If a sender posts an event to two daemons, these are two events.
 fn merge(own: Vec<Arc<Event>>, theirs: Vec<PeerEvent>) -> Vec<Arc<Event>> {
     let mut all = own;
     all.extend(theirs.into_iter().map(|event| Arc::new(Event::from(event))));
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The logs of all daemons. They answer here in place of peers.
+    /// The logs of all daemons. They answer directly in place of peers.
     #[derive(Debug)]
     struct Logs {
         writer: WriterIdentity,
@@ -211,7 +211,7 @@ mod tests {
         let expected = [("a", 1), ("b", 2), ("c", 3)];
         let expected = expected.map(|(what, number)| (what.to_owned(), ids::id(origin, number)));
         assert_eq!(found(&log).await, expected);
-        // The file has the new ids too.
+        // The new ids are in the file too.
         let again = EventLog::open(&path, 1 << 20).unwrap();
         assert!(expected.iter().all(|(what, id)| again.get(*id).unwrap().what == *what));
         assert!(again.get(1).is_none());

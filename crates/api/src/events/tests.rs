@@ -92,10 +92,10 @@ fn what_is_missing_or_changed_is_noticed() {
         assert!(log.damage().is_some_and(|text| text.contains(part)), "{:?}", log.damage());
         log.add(event(9, "next", &[])).unwrap();
         drop(log);
-        // It is said once.
+        // The damage is reported once.
         assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());
     }
-    // A kill between an event and its note is no damage, and neither is a lost note.
+    // A kill between writing an event and its note is not damage, and neither is a missing note.
     std::fs::write(&path, [&whole[..], &whole[..line]].concat()).unwrap();
     std::fs::write(&note, &noted).unwrap();
     assert!(EventLog::open(&path, 1 << 20).unwrap().damage().is_none());

@@ -1,7 +1,8 @@
-//! JSON for the page: one time axis for all series of a step, and the values of each series in one list.
+//! JSON for the page: one shared time axis for all series of the same step, and the values of each series in
+//! one list.
 //!
-//! `{"from", "until", "now", "total", "series": [{"name", "axis", "step", "consolidation", "options", "stage",
-//! "values"}, …], "axes": [{"start", "step", "count"}, …]}`.
+//! `{"from", "until", "now", "total", "series": [{"name", "axis", "step", "consolidation", "options",
+//! "stage", "values"}, …], "axes": [{"start", "step", "count"}, …]}`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use super::number::{push_float, push_integer};
 pub(crate) struct Columns {
     /// `from`, `until` and `now` of the request.
     times: [i64; 3],
-    /// The number of all series, of which only the first ones are written.
+    /// The number of all series. Only the first ones are written.
     total: usize,
-    /// For the name of a metric, its retention and the number of the stage that was read.
+    /// For each metric name: its retention, and the number of the stage that was read.
     stages: HashMap<Arc<str>, (String, usize)>,
     /// Start, step and count of each axis.
     axes: Vec<(i64, i64, usize)>,
@@ -35,7 +36,7 @@ impl Columns {
     }
 
     fn axis(&mut self, axis: (i64, i64, usize)) -> usize {
-        // Series of a request rarely have more than two steps.
+        // The series of a request rarely have more than two different steps.
         self.axes.iter().position(|known| *known == axis).unwrap_or_else(|| {
             self.axes.push(axis);
             self.axes.len() - 1

@@ -3,7 +3,7 @@
 use plumbago_render::{Points, TimeSeries, TimeZone};
 
 use super::SeriesFormat;
-use super::number::push_float;
+use super::number::push_value;
 
 /// Quotes names and ends lines (CRLF) like Python's `csv` module and spreadsheets.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ impl SeriesFormat for Csv {
         true
     }
 
-    fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, start: i64, step: i64, values: &[f64]) {
+    fn points(&mut self, out: &mut Vec<u8>, series: &TimeSeries, start: i64, step: i64, values: &[f64]) {
         let mut time = start;
         for value in values {
             out.extend_from_slice(&self.name);
             out.extend_from_slice(&self.stamps.text(time));
             out.push(b',');
             if !value.is_nan() {
-                push_float(out, *value);
+                push_value(out, *value, series.is_whole);
             }
             out.extend_from_slice(b"\r\n");
             time += step;
@@ -61,7 +61,7 @@ fn quoted(name: &str) -> Vec<u8> {
 /// A time as `YYYY-MM-DD HH:MM:SS`.
 type Stamp = [u8; 19];
 
-/// Caches times as text, because most series of a response have the same times.
+/// Caches times as text, because most series of a response share the same times.
 #[derive(Debug)]
 struct Stamps {
     zone: TimeZone,

@@ -39,7 +39,7 @@ impl Dygraph {
     }
 }
 
-/// The value of a series at a time; NaN if it has none.
+/// The value of a series at a time; NaN if the series has none.
 fn value_at(series: &TimeSeries, time: i64) -> f64 {
     let index = (time - series.start).div_euclid(series.step.max(1));
     usize::try_from(index).ok().and_then(|index| series.values.get(index)).copied().unwrap_or(f64::NAN)

@@ -5,7 +5,7 @@ use crate::stream::Pieces;
 /// Wraps the pieces of another format and indents their JSON.
 pub(crate) struct Indented<P> {
     inner: P,
-    /// Buffer for the pieces of `inner`, reused to save allocations.
+    /// Buffer for the pieces of `inner`, reused to avoid allocations.
     compact: Vec<u8>,
     /// Number of open brackets.
     depth: usize,

@@ -1,5 +1,4 @@
-//! MessagePack for graphite-web and carbonapi, which request it from their nodes. It is only written, never
-//! parsed.
+//! MessagePack for graphite-web and carbonapi, which request it from their nodes. This module only writes it.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -93,8 +92,8 @@ impl SeriesFormat for MsgPack {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// Nodes of a find as maps: the path, and whether it is a metric, under the keys of graphite-web and of
-/// carbonapi. A metric also has one interval, from 0 to `until`.
+/// Nodes of a find as maps. Each map has the path and whether the node is a metric, under the keys of
+/// graphite-web and of carbonapi. A metric also has one interval, from 0 to `until`.
 pub(crate) struct Nodes<I> {
     nodes: I,
     /// Number of nodes, for the header; `None` once the header is written.

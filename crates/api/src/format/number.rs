@@ -19,6 +19,18 @@ pub(super) fn push_float(out: &mut Vec<u8>, value: f64) {
     }
 }
 
+/// Appends a value as Python's `repr` and `csv` print it: as an integer if the series has integers in Graphite.
+#[inline]
+pub(super) fn push_value(out: &mut Vec<u8>, value: f64, is_whole: bool) {
+    /// Whole numbers below this are exact.
+    const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
+    if is_whole && value.abs() < EXACT_BELOW && value.fract() == 0.0 {
+        push_integer(out, value as i64);
+    } else {
+        push_float(out, value);
+    }
+}
+
 /// Appends a value as a JSON number, or null if it is NaN (unknown) or infinite.
 pub(super) fn push_json_float(out: &mut Vec<u8>, value: f64) {
     if value.is_finite() {
@@ -56,6 +68,22 @@ mod tests {
         assert_eq!(text(f64::NEG_INFINITY), "-inf");
         assert_eq!(text(1e16), "1e+16");
         assert_eq!(text(0.1 + 0.2), "0.30000000000000004");
+    }
+
+    #[test]
+    fn counts_print_as_integers() {
+        for (value, is_whole, wanted) in [
+            (3.0, true, "3"),
+            (3.0, false, "3.0"),
+            (-0.0, true, "0"),
+            (0.5, true, "0.5"),
+            (1e16, true, "1e+16"),
+            (f64::INFINITY, true, "inf"),
+        ] {
+            let mut out = Vec::new();
+            push_value(&mut out, value, is_whole);
+            assert_eq!(out, wanted.as_bytes(), "{value} {is_whole}");
+        }
     }
 
     proptest! {

@@ -1,5 +1,4 @@
-//! Python pickles (protocol 2) for a graphite-web in front of this server. They are only written, never
-//! parsed.
+//! Python pickles (protocol 2) for a graphite-web in front of this server. This module only writes them.
 
 use plumbago_render::{Points, TimeSeries};
 
@@ -94,8 +93,8 @@ impl SeriesFormat for Pickle {
     }
 }
 
-/// Nodes of a find as dictionaries: the path, and whether it is a metric. A metric also has one interval,
-/// from 0 to `until`.
+/// Nodes of a find as dictionaries, with the path and whether the node is a metric. A metric also has one
+/// interval, from 0 to `until`.
 pub(crate) struct Nodes<I> {
     nodes: I,
     until: i64,

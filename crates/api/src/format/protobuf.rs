@@ -1,39 +1,12 @@
-//! carbonapi's protobuf messages. Responses are encoded by hand because series are streamed; requests are
+//! carbonapi's protobuf messages. Responses are encoded without a library because series are streamed; requests are
 //! decoded by `prost`.
 
 use plumbago_render::{Points, TimeRange, TimeSeries};
 use prost::Message;
 
 use super::SeriesFormat;
+use crate::carbonapi::Version;
 use crate::stream::Pieces;
-
-/// The versions of carbonapi's protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
-    /// `carbonapi_v2_pb`.
-    V2,
-    /// `carbonapi_v3_pb`.
-    V3,
-}
-
-impl Version {
-    /// Parses the names that go-carbon and carbonapi use.
-    pub(crate) fn named(format: &str) -> Option<Self> {
-        match format {
-            "protobuf" | "protobuf3" | "carbonapi_v2_pb" | "pb" => Some(Self::V2),
-            "carbonapi_v3_pb" | "proto3" | "pb3" => Some(Self::V3),
-            _ => None,
-        }
-    }
-
-    /// Content type of the protocol's messages.
-    pub(crate) fn content_type(self) -> &'static str {
-        match self {
-            Self::V2 => "application/x-protobuf",
-            Self::V3 => "application/x-carbonapi-v3-pb",
-        }
-    }
-}
 
 /// `MultiFetchRequest` of protocol 3.
 #[derive(Clone, PartialEq, Message)]
@@ -113,7 +86,7 @@ pub(crate) struct CapabilityResponse {
 
 /// Wire type of a variable-length integer.
 const VARINT: u32 = 0;
-/// Bytes of a double.
+/// The number of bytes of a double.
 const FIXED64: usize = 8;
 /// Wire type of a field that begins with its length.
 const LENGTH: u32 = 2;
@@ -231,11 +204,11 @@ impl SeriesFormat for Protobuf {
     fn close(&mut self, _: &mut Vec<u8>) {}
 }
 
-/// The result of one query, which is encoded as a `GlobResponse`.
+/// The result of one query, encoded as a `GlobResponse`.
 #[derive(Debug)]
 pub(crate) struct Globbed {
     pub(crate) query: String,
-    /// Paths, each with whether it is a metric.
+    /// The paths, each with a flag that says whether it is a metric.
     pub(crate) nodes: Vec<(String, bool)>,
 }
 

@@ -3,7 +3,7 @@
 use plumbago_render::{Points, TimeSeries};
 
 use super::SeriesFormat;
-use super::number::{push_float, push_integer};
+use super::number::{push_integer, push_value};
 
 /// Writes one line per series. Numbers are printed as Python prints them; names are not escaped.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl SeriesFormat for Raw {
         true
     }
 
-    fn points(&mut self, out: &mut Vec<u8>, _: &TimeSeries, _: i64, _: i64, values: &[f64]) {
+    fn points(&mut self, out: &mut Vec<u8>, series: &TimeSeries, _: i64, _: i64, values: &[f64]) {
         for value in values {
             if std::mem::replace(&mut self.has_points, true) {
                 out.push(b',');
@@ -36,7 +36,7 @@ impl SeriesFormat for Raw {
             if value.is_nan() {
                 out.extend_from_slice(b"None");
             } else {
-                push_float(out, *value);
+                push_value(out, *value, series.is_whole);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::number::{push_integer, push_json_float};
 /// Points at or after the end of a series are omitted. Unknown and infinite values are null.
 #[derive(Debug, Default)]
 pub(crate) struct Rickshaw {
-    /// Whether a series was written.
+    /// Whether a series has already been written.
     has_series: bool,
     /// Whether a point of the current series was written.
     has_points: bool,

@@ -21,7 +21,7 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    /// Reads the options. Fails if `jsonp` contains characters that no function name has.
+    /// Reads the options. Fails if `jsonp` contains characters that cannot occur in a function name.
     pub(crate) fn of(params: &Params) -> Result<Self, ApiError> {
         let jsonp = params.get("jsonp").filter(|name| !name.is_empty());
         if let Some(name) = jsonp

@@ -1,4 +1,5 @@
-//! `/plumbago/boards`: views of the page that are kept as files in a directory. They are read again for each request.
+//! `/plumbago/boards`: saved views of the page, kept as files in a directory. The files are read again for
+//! each request.
 
 use std::fs;
 use std::io;
@@ -31,7 +32,7 @@ fn list(directory: &Path) -> io::Result<Value> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        // Editors keep hidden files and backups beside the ones that they change.
+        // Skips hidden files and backups, which editors keep beside the files that they change.
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let is_board = path.is_file() && !name.starts_with('.') && !name.ends_with('~');
         let stem = name.strip_suffix(".txt").unwrap_or(&name).to_owned();

@@ -1,5 +1,5 @@
-//! `/plumbago/browse` and `/plumbago/search`: names for the web page. The one lists the children of a directory, the
-//! other searches by words.
+//! `/plumbago/browse` and `/plumbago/search`: names for the web page. The first lists the children of a
+//! directory, the other searches by words.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::state::Api;
 
 /// Maximum number of children in a response, and of results of a search.
 const PAGE_MAX: usize = 1000;
-/// Longest text of a search or a filter, in bytes.
+/// Longest search text or filter, in bytes.
 const TEXT_MAX: usize = 2048;
 
 /// Answers a request to a path below `/plumbago`.
@@ -106,7 +106,7 @@ async fn words(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
     Ok(Wrapping::of(&params)?.whole(&String::from_utf8_lossy(&out)))
 }
 
-/// Searches the index on a thread, once it is this request's turn.
+/// Searches the index on another thread, after waiting for one of the permits.
 async fn search_aside<T: Send + 'static>(
     api: &Arc<Api>,
     search: impl FnOnce(&Index) -> Result<T, GlobError> + Send + 'static,
@@ -116,7 +116,8 @@ async fn search_aside<T: Send + 'static>(
     found.map_err(|error| ApiError::TooLarge(error.to_string()))
 }
 
-/// The children of a directory if the names are not in memory. The metrics below them are not counted then.
+/// The children of a directory, for a process that does not hold the names in memory. The metrics below the
+/// children are not counted then.
 async fn found(
     api: &Arc<Api>,
     path: &str,

@@ -1,4 +1,4 @@
-//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that nobody writes or reads.
+//! `/plumbago/costs`: the biggest directories and tags, the newest metrics, and those that are not written or read.
 //! The endpoint is open to those who may see the status, and changes nothing.
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::params::Params;
 use crate::state::Api;
 use crate::status::{CostQuestion, CostSource, TrialLimits};
 
-/// Ten years: retentions are seldom longer.
+/// The largest number of days that a request may ask for: ten years, because retentions are seldom longer.
 const DAYS_MAX: usize = 3660;
-/// Names seldom have so many components.
+/// The largest depth that a request may ask for. Names seldom have so many components.
 const DEPTH_MAX: usize = 64;
 /// Maximum number of rows of each list.
 const LIMIT_MAX: usize = 200;
@@ -64,7 +64,7 @@ fn question(params: &Params) -> Result<CostQuestion, ApiError> {
     })
 }
 
-/// A number from 1 to `most`.
+/// The value of a parameter, a number from 1 to `most`.
 fn within(params: &Params, name: &str, default: usize, most: usize) -> Result<usize, ApiError> {
     match amount(params, name, default)? {
         number if (1..=most).contains(&number) => Ok(number),

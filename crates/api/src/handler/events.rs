@@ -51,7 +51,7 @@ async fn note(api: &Arc<Api>, request: Request) -> Result<Response, ApiError> {
         let text = "\"tags\" must be an array or space-separated string";
         return Ok(json_error(StatusCode::BAD_REQUEST, text));
     };
-    let what = fields.get("what").map(text).filter(|what| !what.is_empty());
+    let what = fields.get("what").filter(|what| !what.is_null()).map(text);
     let event = Event {
         id: 0,
         when: when(fields.get("when"), api)?,
@@ -151,7 +151,7 @@ fn push(out: &mut Vec<u8>, event: &Event, when: &str) {
     out.extend_from_slice(format!("],\"id\":{}}}", event.id).as_bytes());
 }
 
-/// A time as `YYYY-MM-DDTHH:MM:SSZ`.
+/// Formats a time as `YYYY-MM-DDTHH:MM:SSZ`.
 fn date(when: i64) -> String {
     TimeZone::utc().local(when).map_or_else(String::new, |at| {
         let ((year, month, day), (hour, minute, second)) = (at.date, at.time);

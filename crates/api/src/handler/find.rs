@@ -10,9 +10,10 @@ use plumbago_index::Node;
 
 use super::{render_params, search};
 use crate::activity::FindRange;
+use crate::carbonapi::Version;
 use crate::error::{ApiError, beyond, quoted};
 use crate::format::json::{list, push_string};
-use crate::format::protobuf::{self, Globbed, MultiGlobRequest, Version};
+use crate::format::protobuf::{self, Globbed, MultiGlobRequest};
 use crate::format::wrap::{self, Wrapping};
 use crate::format::{msgpack, pickle};
 use crate::params::Params;
@@ -140,8 +141,8 @@ fn format(params: &Params) -> Result<Format, ApiError> {
     }
 }
 
-/// Returns the current time, which `now` may set, and the range of `from` and `until` if one of them is given. -1 means
-/// none, as in Graphite.
+/// Returns the current time, which the parameter `now` can set, and the range of `from` and `until` if at
+/// least one of them is given. -1 means none, as in Graphite.
 fn times(params: &Params, api: &Api) -> Result<(i64, Option<FindRange>), ApiError> {
     let zone = render_params::zone(params, api);
     let now = render_params::now(params, api, &zone)?;
@@ -154,13 +155,14 @@ fn times(params: &Params, api: &Api) -> Result<(i64, Option<FindRange>), ApiErro
     Ok((now, (from.is_some() || until.is_some()).then_some(range)))
 }
 
-/// The end of the interval in which a metric may have points: one minute after now, because clocks differ.
+/// The end of the interval in which a metric may have points. It is one minute after now because clocks
+/// differ.
 fn interval_end(now: i64) -> i64 {
     now + 60
 }
 
 /// The glob that completes a name being typed: it matches every name that begins with `query`. With
-/// `variants` a component with commas, like `a,b`, becomes a list of alternatives.
+/// `variants`, a component that contains commas, like `a,b`, becomes a list of alternatives.
 fn completed(query: &str, variants: bool) -> String {
     let mut query = query.replace("..", "*.");
     if !query.ends_with('*') {
@@ -235,7 +237,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\')
 }
 
-/// Appends a name as a JSON string with `%` escapes and `+` decoded, as the tree shows it.
+/// Appends a name as a JSON string, with `%` escapes and `+` decoded, because the tree shows it so.
 fn push_unquoted(out: &mut Vec<u8>, name: &str) {
     if name.contains(['%', '+']) {
         let spaced = name.replace('+', " ");
@@ -254,7 +256,7 @@ fn both(nodes: Vec<Node>) -> impl Iterator<Item = (String, bool)> + Send + Unpin
     })
 }
 
-/// Number of nodes. One that is both a directory and a metric counts twice.
+/// The number of nodes. A node that is both a directory and a metric counts twice.
 fn kinds(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| usize::from(node.leaf) + usize::from(node.branch)).sum()
 }

@@ -41,7 +41,7 @@ async fn answer(api: &Api, request: Request) -> Result<Response, ApiError> {
     Ok(wrapping.whole(&text))
 }
 
-/// The functions by name, or with `grouped` by group and name. With `group` only the functions of that group.
+/// The functions by name, or with `grouped` by group and name. `group` selects the functions of one group.
 fn listed(known: &[Description], params: &Params) -> Value {
     let group = params.get("group");
     let is_grouped =

@@ -19,7 +19,7 @@ use crate::format::wrap::Wrapping;
 use crate::params::Params;
 use crate::state::Api;
 
-/// Bytes of names in a chunk.
+/// Size of names in a chunk, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Answers a request to `/metrics/index.json`.

@@ -11,9 +11,10 @@ use plumbago_model::MetricConfig;
 use prost::Message;
 use serde_json::{Value, json};
 
+use crate::carbonapi::Version;
 use crate::error::{ApiError, beyond, plain, quoted};
 use crate::format::protobuf::{
-    CapabilityResponse, InfoResponse, MultiGlobRequest, MultiInfoResponse, Retention, Version,
+    CapabilityResponse, InfoResponse, MultiGlobRequest, MultiInfoResponse, Retention,
 };
 use crate::format::wrap::{self, Wrapping};
 use crate::params::Params;

@@ -4,7 +4,6 @@ pub(super) mod body;
 mod delete;
 mod read;
 pub(super) mod reading;
-pub(super) mod shape;
 mod write;
 
 pub(crate) use delete::{delete, delete_metric};

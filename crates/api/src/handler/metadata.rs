@@ -20,7 +20,7 @@ type Results = Vec<(String, Value)>;
 /// A change of a setting.
 struct Operation {
     metric: String,
-    /// Key and new value, or what is missing.
+    /// The key and the new value, or the name of the missing field.
     change: Result<(String, String), String>,
 }
 
@@ -101,7 +101,7 @@ async fn several(api: &Api, request: Request) -> Result<(Vec<Operation>, Wrappin
         ApiError::Invalid(format!("the operations are not a list of objects in JSON: {error}"))
     };
     let operations: Vec<Value> = serde_json::from_slice(&text).map_err(malformed)?;
-    // As in graphite-web, an operation that names no metric has no result.
+    // As in graphite-web, an operation that names no metric gives no result.
     Ok((operations.iter().filter_map(operation).collect(), wrapping))
 }
 
@@ -120,7 +120,7 @@ fn check_number(api: &Api, metrics: usize) -> Result<(), ApiError> {
     if metrics > most { Err(beyond("metrics", "targets", most)) } else { Ok(()) }
 }
 
-/// Adds a result. If a metric is named twice, the later result replaces the earlier one.
+/// Adds a result. If a request names a metric twice, the later result replaces the earlier one.
 fn put(results: &mut Results, metric: String, value: Value) {
     match results.iter_mut().find(|(name, _)| *name == metric) {
         Some((_, known)) => *known = value,

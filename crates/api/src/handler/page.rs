@@ -24,7 +24,7 @@ use crate::error::{missing, plain};
 const GREETING: &str =
     "Plumbago answers Graphite's API here: /render, /metrics/find, /tags, /events, /functions\n";
 
-/// The browser runs nothing but the page's own script, and that cannot turn text into HTML.
+/// The browser runs only the page's own script, and that script cannot turn text into HTML.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";
@@ -43,7 +43,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     built!("licences.txt", "text/plain; charset=utf-8"),
 ];
 
-/// The files of the page, compressed once.
+/// The files of the page, compressed once at the start.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// The file for `/`; `None` if the page is switched off.
@@ -57,7 +57,7 @@ struct File {
     kind: &'static str,
     plain: &'static [u8],
     gzipped: Bytes,
-    /// The tag without its quotes.
+    /// The entity tag, without its quotes.
     tag: String,
 }
 
@@ -102,7 +102,7 @@ impl File {
         let mut hasher = DefaultHasher::new();
         plain.hash(&mut hasher);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        // Writing to memory cannot fail. If it did, the file would be sent uncompressed.
+        // Writing to memory does not fail. If it did, the file would be sent uncompressed.
         let gzipped = encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default();
         Self { name, kind, plain, gzipped: gzipped.into(), tag: format!("{:016x}", hasher.finish()) }
     }
@@ -145,7 +145,8 @@ pub(crate) fn leads_to_page(is_enabled: bool, request: &Request) -> Option<Respo
     if !is_enabled || !takes_html(request.headers()) {
         return None;
     }
-    // Relative, so that the prefix of a proxy stays. Every slash after the first leads one level down.
+    // The address is relative, so that the prefix of a proxy stays. Each slash of the path after the first
+    // means one level up.
     let levels = request.uri().path().matches('/').count().saturating_sub(1);
     Some(moved(&format!("./{}", "../".repeat(levels)), request))
 }
@@ -166,7 +167,7 @@ fn takes_html(headers: &HeaderMap) -> bool {
     items(headers, &ACCEPT).any(|(kind, weight)| kind == "text/html" && weight > 0.0)
 }
 
-/// The items of a header, with their weights.
+/// The items of a header, each with its weight (`q`).
 fn items<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = (&'a str, f32)> {
     let texts = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(|item| {

@@ -1,4 +1,4 @@
-//! `/render` as a picture.
+//! `/render` with a picture as the answer.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn aborted() -> ApiError {
     ApiError::Unavailable("drawing was aborted".to_owned())
 }
 
-/// The JavaScript call `name("text")`.
+/// Writes the JavaScript call `name("text")`.
 fn called(name: &str, text: &[u8]) -> Vec<u8> {
     let mut out = format!("{name}(").into_bytes();
     push_string(&mut out, &String::from_utf8_lossy(text));

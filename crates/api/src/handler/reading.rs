@@ -17,7 +17,7 @@ use crate::memory::Account;
 use crate::meter::PhaseTimes;
 use crate::state::Api;
 
-/// Series in the first read of a request, when the number of their points is not known yet.
+/// Number of series in the first read of a request, when the number of their points is not known yet.
 const FIRST_SERIES: usize = 16;
 
 /// Maximum number of series in one read.
@@ -30,11 +30,11 @@ const READS_AHEAD: usize = 2;
 #[derive(Debug)]
 pub(super) struct FetchNote {
     pub(super) fetch: Fetch,
-    /// The names that were found.
+    /// The names that the fetch found.
     pub(super) names: Names,
-    /// Time spent on finding them.
+    /// The time that it took to find the names.
     pub(super) find: Duration,
-    /// Time spent on reading all fetches over the same range.
+    /// The time that it took to read all fetches over the same range.
     pub(super) read: Duration,
 }
 
@@ -43,17 +43,17 @@ pub(super) struct Reading<'a> {
     pub(super) api: &'a Arc<Api>,
     pub(super) asked: &'a RenderParams,
     pub(super) account: &'a Account,
-    /// Series read so far.
+    /// Number of series read so far.
     pub(super) count: usize,
-    /// Points read so far.
+    /// Number of points read so far.
     pub(super) points: usize,
-    /// Points of the longest series read so far.
+    /// Number of points of the longest series read so far.
     pub(super) largest: usize,
     /// Time spent so far in each phase of the request.
     pub(super) times: PhaseTimes,
-    /// Notes of all fetches except those of events, if they are wanted.
+    /// Notes about all fetches except those of events, if the caller asked for notes.
     pub(super) notes: Option<Vec<FetchNote>>,
-    /// The points of the first fetches except those of events, if they are wanted.
+    /// The points of the first fetches except those of events, if the caller asked for them.
     pub(super) tally: Option<Vec<FetchPoints>>,
 }
 
@@ -63,8 +63,8 @@ impl<'a> Reading<'a> {
         Self { api, asked, account, count: 0, points: 0, largest: 0, times, notes: None, tally: None }
     }
 
-    /// Reads the series of a plan into `fetched`. A metric that several fetches need for the same range is
-    /// read once.
+    /// Reads the series of a plan into `fetched`. A metric that several fetches need over the same range is
+    /// read only once.
     pub(super) async fn plan(&mut self, plan: FetchPlan, fetched: &mut Fetched) -> Result<(), ApiError> {
         let mut by_range: HashMap<TimeRange, Vec<(Fetch, Names)>> = HashMap::new();
         for fetch in plan.fetches {
@@ -193,7 +193,7 @@ impl<'a> Reading<'a> {
         loop {
             while ahead.len() < READS_AHEAD {
                 let awaited = ahead.iter().map(|(names, _)| names).sum();
-                // Grow slowly: the first series may have been the shortest.
+                // Grow slowly, because the first series may have been the shortest.
                 part = self.fitting(awaited).min(part * 4);
                 let Some(request) = next(part) else { break };
                 let (names, source) = (request.names.len(), Arc::clone(&self.api.source));
@@ -214,7 +214,7 @@ impl<'a> Reading<'a> {
         fit.saturating_sub(awaited).clamp(1, SERIES_PER_READ)
     }
 
-    /// Counts series that were read, and appends them to `all`. Fails if a limit is exceeded.
+    /// Counts series that were read and appends them to `all`. Fails if a limit is exceeded.
     fn take_in(&mut self, series: Vec<Series>, all: &mut Vec<Series>) -> Result<(), ApiError> {
         let lengths = || series.iter().map(|series| series.values.len());
         let points: usize = lengths().sum();
@@ -237,7 +237,7 @@ async fn names(api: &Arc<Api>, fetch: &Fetch, is_front_end: bool) -> Result<Name
     if fetch.source == Source::Tags {
         return match tag_search::series_by_tag(api, &fetch.expression).await {
             Ok(names) => Ok(names.into_iter().map(Arc::from).collect()),
-            // A front end sends many targets in one request; one wrong target must not fail the others.
+            // A front end sends many targets in one request; one wrong target must not make the others fail.
             Err(ApiError::Invalid(_)) if is_front_end => Ok(Vec::new()),
             Err(error @ ApiError::Invalid(_)) => Err(ApiError::of_target(&fetch.expression, &error, None)),
             Err(other) => Err(other),

@@ -30,7 +30,7 @@ use crate::params::Params;
 use crate::state::Api;
 use crate::stream;
 
-/// With fewer points than this, targets are evaluated on the connection's own thread. That takes a
+/// With fewer points than this, targets are evaluated on the connection's own thread, which takes a
 /// millisecond or two.
 const POINTS_INLINE: usize = 50_000;
 
@@ -62,7 +62,8 @@ async fn answer(api: &Arc<Api>, params: Params) -> Result<Response, ApiError> {
     })
 }
 
-/// Computes the response to a request that the cache cannot answer. Notes in `points` the points that it is made of.
+/// Computes the response to a request that the cache cannot answer. Notes in `points` the points that the
+/// response is made of.
 async fn made(
     api: &Arc<Api>,
     mut asked: RenderParams,
@@ -85,7 +86,7 @@ async fn made(
         asked.targets = vec![fetch.name];
         let read = series(api, &asked, &account, points.as_deref_mut()).await;
         let mut fetched = or_nothing(&asked, read)?;
-        // carbonapi requests each name of a glob separately, but finds the responses by the glob.
+        // carbonapi requests each name of a glob separately, but looks up the responses by the glob.
         if !fetch.path_expression.is_empty() {
             let expression: Arc<str> = fetch.path_expression.into();
             fetched.iter_mut().for_each(|series| series.path_expression = Arc::clone(&expression));
@@ -158,7 +159,7 @@ impl Evaluation {
         })
     }
 
-    /// Evaluates once, on a thread for blocking work, and shows an observer the parts.
+    /// Evaluates once on a thread for blocking work, with an observer that sees each part.
     pub(super) async fn observe<O: Observer + Default + Send + 'static>(
         self: Box<Self>,
         evaluations: &Arc<Semaphore>,
@@ -202,8 +203,8 @@ impl Evaluation {
     }
 }
 
-/// Parses the targets. A front end sends many names at once, and some names are not valid targets. Those are
-/// used as names of metrics.
+/// Parses the targets. A front end sends many names at once. Names that are not valid targets are used as
+/// names of metrics.
 pub(super) fn targets(asked: &RenderParams) -> Result<Vec<Target>, ApiError> {
     let target = |text: &String| match parse(text) {
         Err(_) if asked.is_front_end => Ok(Target::path(text)),
@@ -269,7 +270,7 @@ fn write(asked: RenderParams, series: Vec<TimeSeries>, account: Arc<Account>) ->
             let protobuf = Protobuf { version, range: asked.request.range };
             whole(version.content_type(), protobuf, series, account)
         }
-        // `made` writes these formats itself. A protobuf message never requests one of them.
+        // `made` writes these formats itself, and a protobuf message never requests one of them.
         Format::Columns | Format::Png | Format::Svg => wrap::answer("text/plain", Body::empty()),
     }
 }

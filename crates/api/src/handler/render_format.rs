@@ -1,7 +1,7 @@
 //! Selects the response format of `/render`.
 
+use crate::carbonapi::Version;
 use crate::error::{ApiError, quoted};
-use crate::format::protobuf::Version;
 use crate::params::Params;
 
 /// A response format of `/render`.
@@ -57,7 +57,7 @@ impl Format {
         matches!(self, Self::Png | Self::Svg)
     }
 
-    /// Whether front ends such as graphite-web and carbonapi use the format.
+    /// Whether the format is one for front ends such as graphite-web and carbonapi.
     pub(super) fn is_of_front_ends(self) -> bool {
         matches!(self, Self::Pickle | Self::MsgPack | Self::Protobuf(_))
     }

@@ -25,7 +25,7 @@ pub(super) struct RenderParams {
     pub(super) no_nulls: bool,
     pub(super) wrapping: Wrapping,
     /// Whether a front end (graphite-web or carbonapi) sent the request. It must not get an error for a bad
-    /// target: it would treat this server as failed.
+    /// target, because it would then treat this server as failed.
     pub(super) is_front_end: bool,
     /// Options of the picture; `None` for other formats.
     pub(super) picture: Option<Picture>,
@@ -89,13 +89,13 @@ pub(super) fn zone(params: &Params, api: &Api) -> TimeZone {
     params.get("tz").and_then(TimeZone::named).unwrap_or_else(|| api.zone.clone())
 }
 
-/// The current time: `now` if the request has it, else the clock's.
+/// The current time: the parameter `now` if it is given, else the time of the clock.
 pub(super) fn now(params: &Params, api: &Api, zone: &TimeZone) -> Result<i64, ApiError> {
     let clock = api.clock.now();
     params.get("now").map_or(Ok(clock), |text| time("now", text, clock, zone))
 }
 
-/// Parses a time like `-1h` or `noon`. `name` is the parameter that an error names.
+/// Parses a time like `-1h` or `noon`. `name` is the name of the parameter, for errors.
 pub(super) fn time(name: &str, text: &str, now: i64, zone: &TimeZone) -> Result<i64, ApiError> {
     attime::parse(text, now, zone).map_err(|error| ApiError::Invalid(format!("{name}: {error}")))
 }
@@ -131,7 +131,7 @@ fn width(params: &Params) -> Option<usize> {
     is_number.then(|| text.parse().unwrap_or(usize::MAX)).filter(|width| *width > 0)
 }
 
-/// The value of `seriesMax`; all series without it.
+/// The value of `seriesMax`; without it, no limit.
 fn series_max(params: &Params) -> Result<usize, ApiError> {
     let number = params.integer("seriesMax", i64::MAX)?;
     usize::try_from(number).map_err(|_| ApiError::Invalid(format!("seriesMax={number} is negative")))

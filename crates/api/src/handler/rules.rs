@@ -54,7 +54,7 @@ async fn trial(api: &Api, rules: &dyn RuleTester, request: Request) -> Result<Va
     let _turn = api.index_walks.acquire().await.map_err(|_| aborted())?;
     let limits = TrialLimits {
         metrics_max: u64::try_from(limits.find_visited).unwrap_or(u64::MAX),
-        // Leaves time to send the answer, with what was counted so far, before the request times out.
+        // Leaves time to send the answer, with what was tried so far, before the request times out.
         time: *limits.request_time / 2,
     };
     rules.try_texts(texts, limits).await.map_err(api_error)

@@ -10,8 +10,8 @@ use crate::error::{ApiError, quoted};
 use crate::finder::{FinderError, NameFinder};
 use crate::state::Api;
 
-/// Index nodes that a lookup may visit on the connection's own thread. That takes less than a millisecond. A
-/// lookup that needs more is repeated on another thread with the full limit.
+/// Index nodes that a lookup may visit on the connection's own thread. Visiting this many takes less than a
+/// millisecond. A lookup that needs more is repeated on another thread with the full limit.
 const VISITED_INLINE: usize = 2000;
 
 /// Returns the nodes that match a glob.
@@ -51,7 +51,7 @@ pub(super) async fn leaves(api: &Arc<Api>, query: &str) -> Result<Vec<String>, A
     }
 }
 
-/// Looks a glob up through the finder, once one of the permits `finds` is free.
+/// Looks up a glob through the finder, after waiting for one of the permits `finds`.
 async fn elsewhere(
     api: &Api,
     finder: &dyn NameFinder,
@@ -67,7 +67,7 @@ async fn elsewhere(
 
 type Search<T> = fn(&Index, &str, &FindLimits) -> Result<Vec<T>, FindError>;
 
-/// Looks narrow globs up on this thread, and others on a thread for blocking work.
+/// Looks up a narrow glob on this thread, and other globs on a thread for blocking work.
 async fn search<T: Send + 'static>(
     api: &Arc<Api>,
     query: &str,

@@ -1,4 +1,4 @@
-//! The stages that the series of an answer were read from.
+//! The stages from which the series of an answer were read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use crate::state::Api;
 /// With more series than this, stages are not looked up.
 const SERIES_MAX: usize = 200;
 
-/// By name of a metric: its retention, and the number of the stage whose resolution is the step of the series.
+/// For each metric name: its retention, and the number of the stage whose resolution is the step of the
+/// series.
 pub(super) type Stages = HashMap<Arc<str>, (String, usize)>;
 
-/// Looks up the stages of series. The results of functions have none. Metrics whose settings cannot be read at the
-/// moment are left out too, so that the request does not fail because of its legend.
+/// Looks up the stages of series. The results of functions have none. Metrics whose settings cannot be read
+/// at the moment are left out too, because a missing entry in the legend must not make the request fail.
 pub(super) async fn of(api: &Api, series: &[TimeSeries]) -> Stages {
     if series.len() > SERIES_MAX {
         return Stages::new();

@@ -8,8 +8,8 @@ use plumbago_render::{ExprKind, Literal, parse};
 use crate::error::ApiError;
 use crate::state::Api;
 
-/// Limits of a search on the connection's own thread. It takes less than a millisecond. A search that needs
-/// more is repeated on another thread with the full limits.
+/// Limits of a search on the connection's own thread, which takes less than a millisecond. A search that
+/// needs more is repeated on another thread with the full limits.
 const SMALL: FindLimits = FindLimits { results_max: 1000, visited_max: 2000 };
 
 /// Maximum number of tag expressions of a search. Each may take some megabytes for its regular expression.

@@ -1,4 +1,4 @@
-//! `/tags`: tags, values and series; adding and removing series.
+//! `/tags`: lists tags, values and series; adds and removes series.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::params::Params;
 use crate::state::Api;
 use crate::stream::Pieces;
 
-/// Tags or values that autocompletion returns if the request has no `limit`.
+/// How many tags or values autocompletion returns if the request has no `limit`.
 const OFFERED: usize = 100;
 
 /// Answers a request to `/tags` or a path below it.
@@ -172,7 +172,7 @@ fn push_value(out: &mut Vec<u8>, value: &TagText) {
     out.push(b'}');
 }
 
-/// A list after a text of its own. `open` is called before every piece; it must write the text only once.
+/// A list that follows other text. `open` is called before every piece; it must write its text only once.
 struct Headed<O, P> {
     open: O,
     items: P,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsersConfig {
-    /// Path of a file that `htpasswd -B` has made: a line `name:hash` for each user, with a hash of bcrypt. "" lets
+    /// Path of a file written by `htpasswd -B`: a line `name:hash` for each user, with a bcrypt hash. "" lets
     /// everybody use the port. SIGHUP reads the file again.
     pub file: PathBuf,
     /// Which requests must come from a user.
@@ -19,7 +19,7 @@ pub struct UsersConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequiredFor {
-    /// All.
+    /// All requests.
     #[default]
     All,
     /// Those that change something: points, deletions, tags, events, settings of metrics.

@@ -1,4 +1,4 @@
-//! The file of users: lines `name:hash` as `htpasswd -B` writes them, with hashes of bcrypt.
+//! The file of users: lines `name:hash` as `htpasswd -B` writes them, with bcrypt hashes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,13 @@ use bcrypt::HashParts;
 use quick_cache::sync::Cache;
 use sha2::{Digest, Sha256};
 
-/// A larger cost takes a processor more than a few seconds.
+/// The largest cost of a bcrypt hash. With a larger one, a comparison takes more than a few seconds of
+/// processor time.
 const COST_MAX: u32 = 16;
-/// Maximum number of right passwords that are remembered, so that they need no comparison.
+/// Maximum number of correct passwords that are remembered, so that they need not be compared again.
 const SEEN_MAX: usize = 4096;
-/// The hash of a name that does not exist. Comparing with it takes as long as for one that does.
+/// The hash that is compared for a name that does not exist, so that the answer takes as long as for an
+/// existing name.
 const NOBODY: &str = "$2y$10$vGAgXogYcTAfryTCnZJz6eZM7togQH3PN71/AfopM957VBeXmTxU6";
 
 /// Why a file of users cannot be used.
@@ -21,7 +23,7 @@ pub enum UsersError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", .file.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The error of the operating system.
         #[source]
@@ -30,27 +32,27 @@ pub enum UsersError {
     /// A line cannot be used.
     #[error("{}, line {line}: {problem}", .file.display())]
     Line {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem of the line.
         problem: &'static str,
     },
     /// The file names nobody.
     #[error("{} has no users; add one with: htpasswd -B {} NAME", .file.display(), .file.display())]
     Empty {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
     },
 }
 
-/// The users of a file.
+/// The users in a file.
 pub(super) struct Users {
     hashes: HashMap<String, String>,
-    /// Digests of names and passwords that were right.
+    /// Digests of the names and passwords that were correct.
     seen: Cache<[u8; 32], ()>,
-    /// Salts the digests, so that precomputed tables are of no use.
+    /// Salts the digests, so that precomputed tables cannot be used against them.
     salt: [u8; 16],
 }
 
@@ -80,12 +82,12 @@ impl Users {
         Ok(Self { hashes, seen: Cache::new(SEEN_MAX), salt: rand::random() })
     }
 
-    /// Whether this password was right before.
+    /// Whether this password was correct before.
     pub(super) fn has_seen(&self, name: &str, password: &str) -> bool {
         self.seen.get(&self.digest(name, password)).is_some()
     }
 
-    /// Compares a password. That takes some milliseconds to seconds.
+    /// Compares a password with the user's hash, which takes from some milliseconds to seconds.
     pub(super) fn is_user(&self, name: &str, password: &str) -> bool {
         let known = self.hashes.get(name);
         let hash = known.map_or(NOBODY, String::as_str);
@@ -112,7 +114,7 @@ impl fmt::Debug for Users {
     }
 }
 
-/// Name and hash of a line.
+/// The name and the hash in a line.
 fn user(line: &str) -> Result<(&str, &str), &'static str> {
     let (name, hash) = line.split_once(':').ok_or("not of the form name:hash")?;
     if name.is_empty() {

@@ -100,7 +100,7 @@ async fn open(token: &str, limits: PortLimits) -> (Arc<Process>, SocketAddr) {
     (process, address)
 }
 
-/// Headers of a request without a body, with this token or secret.
+/// The headers of a request without a body that sends this token or secret.
 fn bearer(known: &str) -> String {
     format!("authorization: Bearer {known}\r\ncontent-length: 0\r\n")
 }
@@ -176,7 +176,7 @@ async fn what_changes_something_needs_the_secret() {
     assert_eq!(ask("POST /admin/clock?now=1", "content-length: 0\r\n").await.status, 200);
 }
 
-/// Idle connections cannot keep the port from answering.
+/// Idle connections cannot block the port.
 #[tokio::test]
 async fn idle_connections_give_way() {
     let limits = PortLimits { connections: 4, ..PortLimits::default() };
@@ -191,7 +191,7 @@ async fn idle_connections_give_way() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         exchange(&mut stream, "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await
     };
-    // For their first second they may be about to send a request.
+    // During its first second a connection is kept, because it may be about to send a request.
     while ask().await.status != 200 {
         tokio::task::yield_now().await;
     }

@@ -47,7 +47,7 @@ async fn a_client_may_allow_it() {
     let post = server.post("/render", "application/x-www-form-urlencoded", form).await;
     assert_eq!(post.body, second.body);
     assert_eq!(reads(&server), 1);
-    // Every other parameter changes the key.
+    // Any other parameter changes the key.
     for more in ["&tz=Europe/Rome", "&format=csv", "&target=db.x.load", "&maxDataPoints=1"] {
         let before = reads(&server);
         assert_ne!(server.get(&format!("{path}{more}")).await.status, 500);

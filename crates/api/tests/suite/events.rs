@@ -25,6 +25,9 @@ async fn events_are_noted_and_found() {
     assert_eq!(server.get("/events/1").await.json()["when"], "2023-11-14T22:14:10Z");
     assert_eq!(server.get("/events/3").await.status, 404);
     assert_eq!(server.get("/events/x").await.status, 404);
+    // As in Graphite, the text of an event may be empty.
+    assert_eq!(post(&server, &json!({"what": "", "tags": "empty", "when": NOW - 500})).await, 200);
+    assert_eq!(found("tags=empty").await[0]["what"], "");
     let render =
         server.get("/render?target=events('x')&from=-60s&until=now&format=json&noNullPoints=1").await;
     assert_eq!(render.json()[0]["datapoints"], json!([[1.0, NOW - 50]]));
@@ -36,6 +39,7 @@ async fn events_that_are_wrong_are_refused() {
     for (body, text) in [
         ("[]", "the event is not a JSON object\n"),
         ("{}", "the event has no \"what\"\n"),
+        ("{\"what\":null}", "the event has no \"what\"\n"),
         ("{\"what\":\"a\",\"when\":1e300}", "when=\"1e+300\" is not a time in seconds\n"),
         (
             "{\"what\":\"a\",\"tags\":1}",

@@ -79,7 +79,7 @@ async fn a_kept_answer_is_said() {
     assert_eq!(kept().await, true);
 }
 
-/// A kept answer says how many points of each fetch it has.
+/// For a kept answer, the explanation says how many points of each fetch it contains.
 #[tokio::test]
 async fn points_from_the_cache_are_counted() {
     let server = default().await;

@@ -24,7 +24,7 @@ struct AskedSeries {
     stop: i64,
 }
 
-/// The fields that have the same numbers in both protocols.
+/// The fields that have the same numbers in versions 2 and 3 of the protocol.
 #[derive(Clone, PartialEq, Message)]
 struct Answered {
     #[prost(message, repeated, tag = "1")]

@@ -1,4 +1,4 @@
-//! What KairosDB's paths answer apart from points: health, methods, and pages of other sites.
+//! KairosDB's paths apart from points: health, wrong methods, and requests from pages of other sites.
 
 use std::sync::Arc;
 

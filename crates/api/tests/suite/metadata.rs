@@ -50,7 +50,7 @@ async fn settings_are_changed_one_by_one_and_in_bulk() {
         let found = json!({
             "db.x.load": {"old_value": "k of db.x.load", "new_value": "4"},
             "odd.none": {"old_value": "k of odd.none", "new_value": "2"},
-            "odd.inf": {"error": "the operation has no text \"value\""},
+            "odd.inf": {"error": "the operation has no string \"value\""},
         });
         assert_eq!((several.status, several.json()), (200, found), "{kind}");
     }

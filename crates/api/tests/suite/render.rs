@@ -116,6 +116,16 @@ async fn csv_and_raw_to_the_byte() {
     );
     let odd = server.get("/render?target=odd.inf&rawData=1&from=-2min").await;
     assert_eq!(odd.text(), "odd.inf,1700000040,1700000160,60|inf,-1e-07\n");
+    // Counts are integers in Graphite.
+    let counts = "target=isNonNull(web.a.cpu.idle)&target=countSeries(web.a.cpu.*)&from=-2min";
+    let raw = server.get(&format!("/render?{counts}&format=raw")).await;
+    assert_eq!(
+        raw.text(),
+        "isNonNull(web.a.cpu.idle),1700000040,1700000160,60|0,1\n\
+         countSeries(web.a.cpu.*),1700000040,1700000160,60|2,2\n"
+    );
+    let csv = server.get(&format!("/render?{counts}&format=csv")).await;
+    assert!(csv.text().starts_with("isNonNull(web.a.cpu.idle),2023-11-14 22:14:00,0\r\n"), "{}", csv.text());
 }
 
 #[tokio::test]

@@ -168,7 +168,7 @@ fn certificate(path: &std::path::Path) -> rustls_pki_types::CertificateDer<'stat
     rustls_pki_types::CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// Path of a test certificate of the crate `ingest`.
+/// The path of a test certificate in the crate `ingest`.
 fn other(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/testdata/tls").join(name)
 }

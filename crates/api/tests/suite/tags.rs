@@ -139,7 +139,7 @@ async fn targets_find_series_by_tag() {
         let target = target.replace('|', "%7C");
         assert_eq!(render(&target, "").await, found, "{target}");
     }
-    // A front end, which sends local=1, gets an empty list instead of an error.
+    // A front end, which sends `local=1`, gets an empty list instead of an error.
     assert_eq!(render("seriesByTag('dc=')", "&local=1").await, [""; 0]);
     let answer = server.get("/render?format=pickle&local=1&from=-2min&target=seriesByTag('dc=b')").await;
     let rows: Vec<serde_json::Value> =

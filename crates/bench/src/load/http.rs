@@ -1,9 +1,9 @@
-//! Requests with points on a connection that stays open.
+//! Sends points in requests on one connection that stays open.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-/// Largest head of an answer, and largest body that is read for a message, in bytes.
+/// Largest head of an answer, and largest part of a body that is read for an error message, in bytes.
 const ANSWER_MAX: u64 = 1 << 16;
 
 /// A connection to an HTTP server.

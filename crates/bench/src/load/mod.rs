@@ -1,4 +1,4 @@
-//! Sends points over TCP and reports what each costs the server.
+//! Sends points over TCP and reports what each point costs the server.
 
 pub mod names;
 
@@ -27,23 +27,24 @@ use crate::{BenchError, Report, Server};
 pub struct LoadOptions {
     /// Number of metrics.
     pub metrics: usize,
-    /// Points per metric, one minute apart; the last is about now.
+    /// Number of points per metric, one minute apart; the last one is about now.
     pub points: u32,
-    /// TCP connections. Each sends an equal share of the metrics.
+    /// Number of TCP connections. Each sends an equal share of the metrics.
     pub connections: usize,
-    /// Whether creating the metrics is part of what is measured. If not, one point of each is sent first.
+    /// Whether the creation of the metrics is measured too. If not, one point of each metric is sent before
+    /// the measurement.
     pub new: bool,
     /// Largest number of points per second; 0 for no limit.
     pub rate: u64,
-    /// Seed of the values; the same seed sends the same ones.
+    /// Seed of the values; the same seed gives the same values.
     pub seed: u64,
     /// The scheme of the names.
     pub names: Shape,
-    /// Put in front of every name.
+    /// A text that is put in front of every name.
     pub prefix: String,
     /// The form of the points.
     pub protocol: Protocol,
-    /// Points per request, for protocols that have requests.
+    /// Number of points per request, for protocols that have requests.
     pub batch: usize,
     /// Points are generated before the clock starts if all of them fit into this size; otherwise they are generated
     /// while sending.
@@ -57,14 +58,16 @@ pub struct Target {
     pub address: String,
     /// How to observe the server.
     pub server: Server,
-    /// Its data directory; without it no disk use is reported.
+    /// The data directory; without it, disk use is not reported.
     pub data_dir: Option<PathBuf>,
 }
 
 /// Sends the load, waits until the server is idle, and adds the figures to `report`.
 ///
 /// # Errors
-/// [`BenchError::Io`] if the lines cannot be sent, [`BenchError::Timeout`] if the server does not become idle.
+///
+/// [`BenchError::Io`] if the points cannot be sent, [`BenchError::Timeout`] if the server does not become
+/// idle.
 pub fn measure(options: &LoadOptions, target: &Target, report: &mut Report) -> Result<(), BenchError> {
     let memory_at_start = target.server.memory();
     let workload = options.workload();
@@ -123,9 +126,9 @@ impl LoadOptions {
         }
     }
 
-    /// The lines of each connection, generated now if they fit into `buffer`.
+    /// The lines of each connection. They are generated now if they fit into `buffer`.
     fn lines(&self, workload: &Workload, buffer: ByteSize) -> Vec<Lines> {
-        // Mean length of a point with a name of about 50 bytes.
+        // The mean length of a point whose name has about 50 bytes.
         let bytes = if self.protocol.path().is_some() { 150 } else { 75 };
         let fits = self.metrics as u64 * u64::from(workload.points) * bytes <= buffer.0;
         let lines = |share| {
@@ -136,7 +139,7 @@ impl LoadOptions {
     }
 }
 
-/// What is known about server and sender at one moment.
+/// The state of the server and the sender at one moment.
 struct Snapshot {
     at: Instant,
     cpu_seconds: f64,
@@ -179,7 +182,7 @@ fn report_memory(
     report.figure("RSS before the load", at_start.map_or(f64::NAN, |m| mebibytes(m.resident_bytes)), "MiB");
 }
 
-/// How much of what was sent the daemon counted, and how many points it still holds in memory.
+/// Reports how many of the points sent the daemon counted, and how many it still holds in memory.
 fn report_counters(points: f64, before: &Snapshot, after: &Snapshot, report: &mut Report) {
     let Some(now) = &after.metrics else { return };
     let percent = |name: &str| {

@@ -57,8 +57,8 @@ const SERVICES: [&str; 6] = ["checkout", "search", "gc", "login", "pricing", "in
 const APP_METRICS: [&str; 5] = ["http.count", "http.p50", "http.p95", "http.p99", "http.errors"];
 
 const CPU_MODES: [&str; 8] = ["user", "system", "idle", "iowait", "nice", "irq", "softirq", "steal"];
-/// The metrics of one host under [`Shape::Hosts`], besides 8 × 8 `cpu` metrics: 27 have six components, 9 have
-/// five.
+/// The metrics of one host under [`Shape::Hosts`], in addition to 8 × 8 `cpu` metrics: 27 names have six
+/// components, 9 have five.
 const HOSTS_REST: [&str; 36] = [
     "disk.sda.read",
     "disk.sda.write",
@@ -101,7 +101,7 @@ const HOSTS_REST: [&str; 36] = [
 const HOSTS_DCS: usize = 4;
 const HOSTS_RACKS: usize = 50;
 
-/// Appends the name of metric `number`, with `prefix` put in front unchanged.
+/// Appends the name of metric `number`, after `prefix`.
 pub(crate) fn write(out: &mut Vec<u8>, shape: Shape, prefix: &str, number: usize) {
     out.extend_from_slice(prefix.as_bytes());
     match shape {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs `work` and shows its progress meanwhile: a bar on a terminal, a line every 30 seconds elsewhere.
-/// `work` adds to the counter that it is given.
+/// `work` counts the points in the counter that it receives.
 pub(super) fn with_progress<T>(message: &'static str, points: u64, work: impl FnOnce(&AtomicU64) -> T) -> T {
     let (sent, finished) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ use super::protocol::Protocol;
 use super::workload::{Chunk, Chunks};
 use crate::BenchError;
 
-/// Guard against a server that neither reads nor closes.
+/// Ends a wait for a server that neither reads nor closes the connection.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The chunks of one connection.
@@ -32,18 +32,18 @@ impl Lines {
     }
 }
 
-/// Where to send points, and how.
+/// Where and how to send points.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Endpoint<'a> {
     /// `host:port`.
     pub(crate) address: &'a str,
     pub(crate) protocol: Protocol,
-    /// Most points per second of all connections together; 0 for no limit.
+    /// Largest number of points per second, over all connections; 0 for no limit.
     pub(crate) rate: u64,
 }
 
-/// Sends each share over its own connection, and adds the points sent to `sent`. Returns once the server has read
-/// everything and closed, or answered the last request.
+/// Sends each share over its own connection, and adds the number of points sent to `sent`. Returns once the
+/// server has read everything and closed the connections, or has answered the last request.
 pub(crate) fn send(to: Endpoint<'_>, shares: Vec<Lines>, sent: &AtomicU64) -> Result<(), BenchError> {
     let rate = to.rate as f64 / shares.len().max(1) as f64;
     let result = thread::scope(|scope| {
@@ -91,7 +91,8 @@ fn at_rate(
     Ok(())
 }
 
-/// Waits until the server closes or resets the connection. Whatever it sends before that is an error message.
+/// Waits until the server closes or resets the connection. Anything that it sends before that is an error
+/// message.
 fn read_to_end(stream: &mut TcpStream) -> io::Result<()> {
     let mut buffer = [0; 1024];
     match stream.read(&mut buffer) {

@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl Walk {
-    /// The first value of metric `number`; the same seed gives the same sequence.
+    /// Starts the walk of metric `number`. The same seed gives the same sequence.
     pub(crate) fn new(seed: u64, number: usize) -> Self {
         let mut random = seed ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let kind = match next(&mut random) % 10 {
@@ -64,7 +64,7 @@ impl Walk {
     }
 }
 
-/// The next number of SplitMix64, a small generator that is good enough here and costs next to nothing.
+/// The next number of SplitMix64, a small generator that is good enough here and very fast.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -17,16 +17,16 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub(crate) struct Workload {
     /// The scheme of the names.
     pub(crate) shape: Shape,
-    /// Put in front of every name.
+    /// A text that is put in front of every name.
     pub(crate) prefix: String,
-    /// The same seed gives the same values.
+    /// The seed of the values; the same seed gives the same values.
     pub(crate) seed: u64,
     /// Unix time of the first point of each metric.
     pub(crate) start: u32,
-    /// Points per metric, [`STEP`] seconds apart.
+    /// Number of points per metric, [`STEP`] seconds apart.
     pub(crate) points: u32,
     pub(crate) protocol: Protocol,
-    /// Points of a request.
+    /// Number of points of a request.
     pub(crate) batch: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Chunk {
 /// Generates the chunks of a range of metrics.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// The texts before and after the two numbers of a point, for each metric in turn.
+    /// For each metric in turn, the texts before and after the two numbers of a point.
     texts: Vec<u8>,
     /// Where both texts of each metric end in `texts`.
     ends: Vec<[usize; 2]>,

@@ -1,4 +1,4 @@
-//! H5 and H6: bytes of keys and of points on the disk.
+//! H5 and H6: the bytes of keys and of points on the disk.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::load::values::Walk;
 
 /// Bytes of the key of a row of the embedded store: the metric's id and the number of the block.
 const KEY_BYTES: f64 = 20.0;
-/// Bytes of BigGraphite's keys for each point, as the reference states them.
+/// Bytes of BigGraphite's keys for each point, as its documentation states.
 const BIGGRAPHITE: f64 = 0.012;
 const SEED: u64 = 1;
 const DAY: i64 = 86_400;
@@ -38,13 +38,13 @@ struct Series {
     seconds: i64,
 }
 
-/// Sends the points to a daemon, stops it, and looks at its disk use.
+/// Sends the points to a daemon, stops it, and measures its disk use.
 fn fill(setup: &Setup<'_>, name: &str, schemas: &str, series: Series) -> Result<Disk, BenchError> {
     let site = Site::new(setup, name, schemas)?;
     let now = wall_clock() / DAY * DAY;
     let running = site.start(now)?;
     running.send(|out| series.write(now, out))?;
-    // Points that came just before the stop may still be in state rows.
+    // Points that arrived just before the stop may still be in state rows.
     running.flush()?;
     running.stop()?;
     (setup.disk)(&site.data(), true)
@@ -68,7 +68,7 @@ impl Series {
     }
 }
 
-/// Bytes of keys for each point; NaN without points.
+/// The bytes of keys per point; NaN if there are no points.
 fn key_bytes(disk: Disk) -> f64 {
     KEY_BYTES * disk.rows as f64 / disk.points as f64
 }

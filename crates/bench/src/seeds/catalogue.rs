@@ -1,4 +1,4 @@
-//! The seed figures: their numbers, what they measure, and their targets.
+//! The figures H1 to H19: their numbers, what they measure and their targets.
 
 /// What is known about a figure before it is measured.
 #[derive(Debug, Clone, Copy)]
@@ -6,7 +6,7 @@ pub(super) struct Entry {
     pub(super) number: u8,
     pub(super) what: &'static str,
     pub(super) target: &'static str,
-    /// Why the figure is not measured here; empty if it is measured.
+    /// Why the figure is not measured; empty if it is.
     pub(super) absent: &'static str,
 }
 

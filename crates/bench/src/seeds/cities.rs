@@ -51,7 +51,7 @@ struct Written {
     disk: Disk,
 }
 
-/// Sends the first three weeks, and stops the daemon to look at its disk.
+/// Sends the first three weeks, and stops the daemon to measure its disk use.
 fn first_period(setup: &Setup<'_>, site: &Site<'_>, year: Year) -> Result<Written, BenchError> {
     let running = site.start(year.start)?;
     let written = send_weeks(&running, year, false)?;
@@ -168,7 +168,7 @@ fn delete_weeks(setup: &Setup<'_>, running: &Running, year: Year) -> Result<Figu
     Ok(figure)
 }
 
-/// The median time of the deletions of one week of Antalya, in milliseconds.
+/// The median time that it takes to delete one week of Antalya, in milliseconds.
 fn deletions(running: &Running, year: Year) -> Result<f64, BenchError> {
     let mut times = Vec::new();
     for week in DELETED_WEEKS {
@@ -194,14 +194,14 @@ fn year_of(city: &str, year: Year) -> Query {
     Query::path(format!("a year of {city}"), wind(city, year.start, year.end()))
 }
 
-/// The points of Antalya in a week.
+/// The `/render` path for the metric `wind` of a city.
 fn points_of(running: &Running, year: Year, week: i64) -> Result<usize, BenchError> {
-    // The first slot is after `from`, the last at `until`.
+    // The number of points of Antalya in a week.
     let path = wind("Antalya", year.week(week) - 1, year.week(week + 1) - 1);
     Ok(points(&running.get(&path)?))
 }
 
-/// Known values in an answer of `/render`.
+/// The number of known values in an answer of `/render`.
 fn points(answer: &Value) -> usize {
     let series = answer.as_array().into_iter().flatten();
     let slots = series.filter_map(|series| series["datapoints"].as_array()).flatten();

@@ -18,7 +18,7 @@ const DIRECTORIES: &str = "plumbago_index_directories";
 const HOUR: i64 = 3600;
 const SENDERS: u64 = 8;
 
-/// H17.
+/// Measures H17.
 pub(super) fn a_kill(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     let metrics = setup.scaled(10_000, 20);
     let hour = wall_clock() / HOUR * HOUR - HOUR;
@@ -41,7 +41,7 @@ pub(super) fn a_kill(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     Ok(vec![figure])
 }
 
-/// Writes a point of each metric for some minutes of an hour; the value is the minute.
+/// Writes a point of each metric for some minutes of an hour; the value is the number of the minute.
 fn write_minutes(
     out: &mut dyn Write,
     metrics: u64,
@@ -57,20 +57,20 @@ fn write_minutes(
     Ok(metrics * count.unsigned_abs())
 }
 
-/// What the minutes of an hour add up to.
+/// The sum of the values of one hour.
 fn sum_of_hour() -> f64 {
     (0..60).map(f64::from).sum()
 }
 
-/// The hour's aggregate of each metric. The range begins too early for the raw stage, so that the stage of one-hour
-/// slots answers.
+/// The hour's aggregate of each metric. The range begins before the raw stage does, so that the stage with
+/// one-hour slots answers.
 fn sums(running: &Running, hour: i64) -> Result<Vec<f64>, BenchError> {
     let (from, until) = (hour - 48 * HOUR, hour + HOUR - 1);
     let path = format!("/render?target={}&from={from}&until={until}&format=json", encode("kill.*"));
     Ok(values_at(&running.get(&path)?, hour))
 }
 
-/// The value of each series at a time, in an answer of `/render`.
+/// The value of each series at a time, from an answer of `/render`.
 fn values_at(answer: &Value, time: i64) -> Vec<f64> {
     let slots = answer
         .as_array()
@@ -81,7 +81,7 @@ fn values_at(answer: &Value, time: i64) -> Vec<f64> {
     slots.filter(|slot| slot[1].as_i64() == Some(time)).filter_map(|slot| slot[0].as_f64()).collect()
 }
 
-/// H18 and H19.
+/// Measures H18 and H19.
 pub(super) fn measure(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     let now = wall_clock();
     let site = Site::new(setup, "creation", SCHEMAS)?;
@@ -143,7 +143,7 @@ fn directories(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure,
     running.wait_for(NAMES, names + count as f64)?;
     let parameters = json!({"which": {"glob": "old.**"}, "confirmed": true});
     let (answer, took) = running.job("delete", &parameters)?;
-    // `live` is a directory too, besides those inside it.
+    // `live` is itself a directory, in addition to those inside it.
     let left = running.metric(DIRECTORIES)? - others - live as f64 - 1.0;
     let kept = running.metric(NAMES)? - names;
     let mut figure = Figure::new(19);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::catalogue::{ALL, Entry};
 use crate::Report;
 
-/// A figure with what came out.
+/// A figure with its measured values.
 #[derive(Debug, Clone)]
 pub struct Figure {
     entry: Entry,
@@ -39,12 +39,13 @@ impl Figure {
         self.entry.number
     }
 
-    /// Adds a value.
+    /// Adds a measured value.
     pub(super) fn read(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.readings.push(Reading { name: name.into(), value, unit });
     }
 
-    /// Says whether the target is met. Without it, or with a value that is unknown, the figure counts as not measured.
+    /// Notes whether the target is met. A figure for which this is not called, or that has an unknown value,
+    /// counts as not measured.
     pub(super) fn judge(&mut self, met: bool) {
         self.outcome = match self.readings.iter().find(|reading| !reading.value.is_finite()) {
             Some(reading) => Outcome::NotMeasured(format!("{}: no value", reading.name)),

@@ -1,7 +1,7 @@
-//! The figures of the articles that the project began with (H1 to H19), measured on one machine with the embedded store.
+//! The figures H1 to H19 from the start of the project, measured on one machine with the embedded store.
 //!
-//! Each group of figures starts a daemon on a directory of its own, with a clock that the group moves, so that a year of
-//! points takes seconds. Start at [`measure`].
+//! Each group of figures starts a daemon on a directory of its own. The group moves the clock of the daemon,
+//! so that a year of points takes seconds. Start at [`measure`].
 
 mod bytes;
 mod catalogue;
@@ -22,16 +22,16 @@ pub use self::catalogue::parse;
 pub use self::figure::{Figure, json_list, text};
 use crate::BenchError;
 
-/// What a stopped daemon has on the disk.
+/// The disk use of a stopped daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
-    /// Rows of the raw stages.
+    /// The number of rows of the raw stages.
     pub rows: u64,
-    /// Points in them.
+    /// The number of points in these rows.
     pub points: u64,
-    /// Bytes of their tables.
+    /// The size of the tables with these rows, in bytes.
     pub bytes: u64,
-    /// Bytes of the tables of names.
+    /// The size of the tables with names, in bytes.
     pub names_bytes: u64,
 }
 
@@ -39,22 +39,23 @@ pub struct Disk {
 pub struct Setup<'a> {
     /// The program that is started as `PROGRAM serve`.
     pub program: &'a Path,
-    /// Configuration file of the daemons.
+    /// The configuration file of the daemons.
     pub config_file: Option<&'a Path>,
-    /// Where the daemons' directories are made.
+    /// The directory in which the daemons' directories are made.
     pub directory: &'a Path,
-    /// Numbers of the figures; empty for all.
+    /// The numbers of the figures to measure; empty for all.
     pub only: &'a [u8],
-    /// Multiplies all sizes.
+    /// A factor for all sizes.
     pub scale: f64,
-    /// Measures the disk use of a stopped daemon's data directory. If the flag is true, merges its blocks first.
+    /// Measures the disk use of a stopped daemon's data directory. If the flag is `true`, merges the
+    /// directory's tables first.
     pub disk: &'a dyn Fn(&Path, bool) -> Result<Disk, BenchError>,
 }
 
-/// Measures the chosen figures, and returns them by number. A bar on the terminal shows how far it is.
+/// Measures the chosen figures, and returns them by number. A bar on the terminal shows the progress.
 ///
 /// # Errors
-/// If a daemon cannot be started, stopped or asked.
+/// If a daemon cannot be started or stopped, or does not answer.
 pub fn measure(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     type Group = (&'static str, &'static [u8], fn(&Setup<'_>) -> Result<Vec<Figure>, BenchError>);
     static GROUPS: [Group; 7] = [

@@ -1,4 +1,5 @@
-//! H1, H2 and H4: names of many components, ever more names, and globs that fix the ends of a component.
+//! H1, H2 and H4: names of many components, growing numbers of names, and globs that fix the start and end of
+//! a component.
 
 use std::io::{self, Write};
 use std::thread::sleep;
@@ -20,10 +21,10 @@ const TOO_DEEP: [usize; 2] = [64, 70];
 /// machine has.
 const MILLIONS: [u64; 4] = [1, 5, 10, 20];
 
-/// How soon an accepted name must be in the index.
+/// How soon after its acceptance a name must be in the index.
 const CREATION: Duration = Duration::from_millis(500);
 
-/// H1.
+/// Measures H1.
 pub(super) fn depths(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     let (now, count) = (wall_clock(), setup.scaled(100_000, 100));
     let site = Site::new(setup, "depths", SCHEMAS)?;
@@ -50,7 +51,8 @@ pub(super) fn depths(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     Ok(vec![figure])
 }
 
-/// Sends a name that BigGraphite cannot create. Returns whether it is found, or refused and counted.
+/// Sends a name that BigGraphite cannot create. Returns whether the name is found, or was refused and
+/// counted.
 fn too_deep(running: &Running, depth: usize, now: i64, figure: &mut Figure) -> Result<bool, BenchError> {
     let rejected = || running.metric("plumbago_rejected_points_total");
     let before = rejected()?;
@@ -77,7 +79,7 @@ fn write_deep(out: &mut dyn Write, depth: usize, count: u64, time: i64) -> io::R
     Ok(count)
 }
 
-/// H2 and H4.
+/// Measures H2 and H4.
 pub(super) fn globs(setup: &Setup<'_>) -> Result<Vec<Figure>, BenchError> {
     let now = wall_clock();
     let site = Site::new(setup, "globs", SCHEMAS)?;
@@ -111,7 +113,8 @@ fn ends(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, BenchE
     Ok(figure)
 }
 
-/// One name in 100 begins its second component with x and ends it with z; one in 10 begins with x.
+/// Of 100 names, one has a second component that begins with x and ends with z; of 10 names, one has a second
+/// component that begins with x.
 fn write_ends(out: &mut dyn Write, count: u64, time: i64) -> io::Result<u64> {
     for number in 0..count {
         let first = if number % 10 == 0 { 'x' } else { 'k' };
@@ -148,7 +151,8 @@ fn more_names(setup: &Setup<'_>, running: &Running, now: i64) -> Result<Figure, 
     Ok(figure)
 }
 
-/// How many times as long as the previous round the last one took, for the query that grew most; NaN for one round.
+/// The time of the last round divided by that of the round before, for the query whose time grew most; NaN
+/// for one round.
 fn growth(rounds: &[Vec<Timing>]) -> f64 {
     let [.., before, last] = rounds else { return f64::NAN };
     last.iter().zip(before).map(|(last, before)| last.p50_ms / before.p50_ms).fold(f64::NAN, f64::max)

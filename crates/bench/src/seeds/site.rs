@@ -1,4 +1,5 @@
-//! A daemon for a group of figures: on a directory of its own, with its own storage rules and a clock that is set.
+//! A daemon for a group of figures, on a directory of its own, with its own storage rules and a clock that
+//! the group sets.
 
 use std::cell::Cell;
 use std::fs;
@@ -15,12 +16,12 @@ use crate::query::{self, Query, Repeat, Timing};
 use crate::server::{JOURNALED, Metrics, Server};
 use crate::{BenchError, Client, Daemon};
 
-/// Guard against waiting for ever.
+/// Ends a wait for something that never happens.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 /// Pause between two polls of a job that is timed, and between two polls of anything else.
 const JOB_POLL: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(5);
-/// How often each query is timed.
+/// How often each query is repeated.
 const REPEAT: Repeat = Repeat { count: 200, time_limit: Duration::from_secs(2) };
 
 /// The directory of a daemon, and how to start it.
@@ -37,13 +38,13 @@ pub(super) struct Running {
     daemon: Daemon,
     admin: Client,
     api: Client,
-    /// Points sent to this process.
+    /// The number of points sent to this process.
     sent: Cell<u64>,
 }
 
 impl<'a> Site<'a> {
-    /// A new directory with these storage rules. An existing directory is an error and is not changed, because it may
-    /// hold something else.
+    /// A new directory with these storage rules. If the directory exists, this fails and does not change it,
+    /// because it may contain something else.
     pub(super) fn new(setup: &'a Setup<'_>, name: &str, schemas: &str) -> Result<Self, BenchError> {
         let directory = setup.directory.join(name);
         let failed = || BenchError::io(format!("prepare {}", directory.display()));
@@ -93,7 +94,7 @@ impl Running {
         accepted("/admin/flush", &self.admin.post("/admin/flush")?).map(drop)
     }
 
-    /// The daemon's listener for lines.
+    /// The address of the daemon's listener for lines.
     pub(super) fn line(&self) -> &str {
         &self.daemon.line
     }
@@ -128,12 +129,12 @@ impl Running {
         self.wait("for the index", POLL, || Ok(self.metric(name)? >= wanted))
     }
 
-    /// Waits until the daemon has written and merged what it was sent.
+    /// Waits until the daemon has written and merged everything that it received.
     pub(super) fn wait_until_idle(&self) -> Result<(), BenchError> {
         Server { pid: Some(self.daemon.pid()), admin: None }.wait_until_idle().map(drop)
     }
 
-    /// Waits until the journal has all points that were sent.
+    /// Waits until all points that were sent are in the journal.
     pub(super) fn wait_journaled(&self) -> Result<(), BenchError> {
         self.wait("for the journal", POLL, || Ok(self.metric(JOURNALED)? >= self.sent.get() as f64))
     }
@@ -146,7 +147,7 @@ impl Running {
     /// Times a request to the API.
     pub(super) fn time(&self, query: Query) -> Result<Timing, BenchError> {
         let mut timings = self.time_all(&[query])?;
-        // There is one timing for each query.
+        // `time_all` returns one timing for each query.
         Ok(timings.remove(0))
     }
 
@@ -155,13 +156,13 @@ impl Running {
         query::time_all(&self.api, queries, REPEAT)
     }
 
-    /// The JSON that the API answers.
+    /// Returns the API's answer, which must be JSON.
     pub(super) fn get(&self, path: &str) -> Result<Value, BenchError> {
         accepted(path, &self.api.get(path)?)
     }
 
-    /// Makes the daemon carry out a verb. Returns the answer, and the milliseconds from the request to the end of the
-    /// job.
+    /// Runs a verb as a job of the daemon. Returns the answer, and the milliseconds from the request to the
+    /// end of the job.
     pub(super) fn job(&self, verb: &str, parameters: &Value) -> Result<(Value, f64), BenchError> {
         let asked = Instant::now();
         let path = format!("/admin/jobs?job={verb}");
@@ -184,7 +185,7 @@ impl Running {
         self.daemon.stop().map(drop)
     }
 
-    /// Ends the daemon as a crash would.
+    /// Kills the daemon, which has the effect of a crash.
     pub(super) fn kill(self) -> Result<(), BenchError> {
         self.daemon.kill()
     }
@@ -206,7 +207,7 @@ impl Running {
     }
 }
 
-/// Names that the process created.
+/// The daemon's counter of created names.
 pub(super) const CREATED: &str = "plumbago_engine_created_metrics_total";
 
 /// Sends lines over one connection and waits until the server has read them. Returns the number of points.
@@ -230,7 +231,7 @@ pub(super) fn send_lines(
     sending().map_err(BenchError::io(format!("send points to {address}")))
 }
 
-/// The JSON of an answer without an error status.
+/// Parses the JSON of an answer. An answer with an error status is an error.
 fn accepted(path: &str, answer: &crate::Answer) -> Result<Value, BenchError> {
     if answer.status >= 300 {
         let body = String::from_utf8_lossy(&answer.body).trim().to_owned();

@@ -1,4 +1,4 @@
-//! H3: searches with two tags, one of them on ever more series.
+//! H3: searches with two tags, one of which occurs on a growing number of series.
 
 use std::io::{self, Write};
 
@@ -38,7 +38,8 @@ fn both(ratio: u64) -> Query {
     Query::path(format!("1:{ratio}"), format!("/tags/findSeries?expr={large}&expr={small}"))
 }
 
-/// The large tag is on `few` times as many series as each ratio says; the first `few` of them have the small tag too.
+/// Writes series with two tags. The large tag is on `few` × `ratio` series. The first `few` of them have the
+/// small tag too.
 fn write(out: &mut dyn Write, few: u64, time: i64) -> io::Result<u64> {
     let mut points = 0;
     for ratio in RATIOS {

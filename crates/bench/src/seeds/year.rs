@@ -9,7 +9,7 @@ pub(super) const PERIOD: i64 = 3 * WEEK;
 const WEEKS: i64 = 52;
 /// The metrics of each city.
 pub(super) const METRICS: [&str; 3] = ["Temperature", "Humidity", "Wind"];
-/// Cities with a point every [`FINE_STEP`]; the others have one a week.
+/// The cities with a point every [`FINE_STEP`]; the other cities have one a week.
 pub(super) const FINE: [&str; 2] = ["Antalya", "Izmir"];
 pub(super) const FINE_STEP: i64 = 600;
 /// Storage rules for the points of the year.
@@ -20,7 +20,7 @@ pub(super) const SCHEMAS: &str = "[fine]\npattern = city=(Antalya|Izmir)$\nreten
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Year {
     pub(super) start: i64,
-    /// Cities beside those of [`FINE`].
+    /// The number of cities besides those of [`FINE`].
     pub(super) cities: u64,
 }
 
@@ -38,27 +38,27 @@ impl Year {
         self.start + number * WEEK
     }
 
-    /// The weeks of the first period, and those after it.
+    /// The weeks of the first period, or with `later` those after it.
     pub(super) fn weeks(later: bool) -> std::ops::Range<i64> {
         if later { PERIOD / WEEK..WEEKS } else { 0..PERIOD / WEEK }
     }
 
-    /// Series of all cities.
+    /// The number of series of all cities.
     pub(super) fn series(&self) -> u64 {
         METRICS.len() as u64 * (self.cities + FINE.len() as u64)
     }
 
-    /// Periods in the year, the last one cut.
+    /// The number of periods in the year. The last one is not complete.
     pub(super) fn periods() -> f64 {
         WEEKS as f64 / (PERIOD / WEEK) as f64
     }
 
-    /// Rows that KairosDB's index gets in the year: one for each series and period.
+    /// The number of rows that KairosDB's index would get in the year: one for each series and period.
     pub(super) fn kairosdb_rows(&self) -> u64 {
         (self.series() as f64 * Self::periods().ceil()) as u64
     }
 
-    /// Writes the lines of a week, by time. Returns how many there are.
+    /// Writes the lines of a week, ordered by time. Returns their number.
     pub(super) fn write_week(&self, week: i64, out: &mut dyn Write) -> io::Result<u64> {
         let (from, until) = (self.week(week), self.week(week + 1));
         let mut points = 0;
@@ -79,7 +79,7 @@ pub(super) fn city(number: u64) -> String {
     format!("c{number:06}")
 }
 
-/// A point of each metric of a city.
+/// Writes a point for each metric of a city.
 fn write_city(out: &mut dyn Write, city: &str, time: i64) -> io::Result<u64> {
     for (metric, base) in METRICS.iter().zip([15, 60, 5]) {
         writeln!(out, "{metric};city={city} {} {time}", base + time / FINE_STEP % 20)?;

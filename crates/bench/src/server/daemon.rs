@@ -1,4 +1,4 @@
-//! A daemon that is started only to be measured.
+//! A daemon that is started only for a measurement.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use crate::{BenchError, Client};
 
-/// Guard against a daemon that hangs while it starts or stops.
+/// Ends a wait for a daemon that hangs while it starts or stops.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A running daemon. Dropping it kills the process.
@@ -40,7 +40,7 @@ impl Daemon {
         Self::spawn_with(program, data_dir, config_file, &[])
     }
 
-    /// As [`Daemon::spawn`], with further variables of its environment, like `PLUMBAGO__API__DELETES`.
+    /// As [`Daemon::spawn`], with additional environment variables, like `PLUMBAGO__API__DELETES`.
     ///
     /// # Errors
     /// As [`Daemon::spawn`].
@@ -82,7 +82,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`BenchError::Io`] if the signal cannot be sent, [`BenchError::Timeout`] if the process is still
-    /// there after five minutes.
+    /// running after five minutes.
     pub fn stop(mut self) -> Result<Duration, BenchError> {
         let started = Instant::now();
         let pid = Pid::from_raw(self.child.id().cast_signed());
@@ -129,7 +129,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail if the process has already been waited for.
+        // Both calls fail if the process has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Waiting until a server has finished the work that it was sent.
+//! Waits until a server has finished the work that it received.
 
 use std::collections::VecDeque;
 use std::thread::sleep;
@@ -12,24 +12,24 @@ use crate::{BenchError, Client};
 const QUIET: Duration = Duration::from_secs(3);
 const QUIET_SHARE: f64 = 0.1;
 const POLL: Duration = Duration::from_millis(200);
-/// Guard against a server that never becomes idle.
+/// Ends a wait for a server that never becomes idle.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How a server can be observed. Both ways are optional; figures that need a missing one are left out.
+/// How a server can be observed. Both ways are optional; figures that need a missing way are left out.
 #[derive(Debug)]
 pub struct Server {
     /// Process id, if the server runs on this machine.
     pub pid: Option<u32>,
-    /// Client of the admin port, if the server has one like Plumbago's.
+    /// The client of the admin port, if the server has one like Plumbago's.
     pub admin: Option<Client>,
 }
 
 /// When the server became idle.
 #[derive(Debug, Clone, Copy)]
 pub struct Idle {
-    /// The beginning of the quiet period.
+    /// The start of the quiet period.
     pub since: Instant,
-    /// Processor seconds that the server had used by then; NaN without its process id.
+    /// Processor seconds that the server had used by then; NaN if its process id is unknown.
     pub cpu_seconds: f64,
 }
 
@@ -42,12 +42,12 @@ struct Sample {
 }
 
 impl Server {
-    /// The daemon's metrics; `None` without an admin port, or if it does not answer.
+    /// The daemon's metrics; `None` if there is no admin port or it does not answer.
     pub fn metrics(&self) -> Option<Metrics> {
         Metrics::fetch(self.admin.as_ref()?).ok()
     }
 
-    /// Processor seconds used so far; NaN without a process id.
+    /// Processor seconds that the server has used so far; NaN if its process id is unknown.
     pub fn cpu_seconds(&self) -> f64 {
         self.pid.and_then(|pid| cpu_seconds(pid).ok()).unwrap_or(f64::NAN)
     }
@@ -56,8 +56,8 @@ impl Server {
         process::memory(self.pid?).ok()
     }
 
-    /// Waits until the server uses next to no processor time. Without a process id, waits until the number
-    /// of points that it received stops growing.
+    /// Waits until the server uses almost no processor time. If its process id is unknown, waits until the
+    /// number of received points stops growing.
     ///
     /// # Errors
     /// [`BenchError::Timeout`] if the server is still busy after half an hour.

@@ -11,16 +11,17 @@ pub(crate) const HELD: &str = "plumbago_engine_held_points";
 /// Points written to the journal.
 pub(crate) const JOURNALED: &str = "plumbago_journal_written_points_total";
 
-/// Metric values by their series (name and labels, spelled as in the exposition text).
+/// Metric values by series: name and labels as they are written in the exposition text.
 #[derive(Debug, Default)]
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
-    /// Scrapes `/metrics`.
+    /// Reads the metrics from `/metrics`.
     ///
     /// # Errors
-    /// [`BenchError::Request`] when the admin port does not answer, [`BenchError::Refused`] when it
-    /// answers anything but 200.
+    ///
+    /// [`BenchError::Request`] if the admin port does not answer, [`BenchError::Refused`] if it answers with
+    /// a status other than 200.
     pub fn fetch(client: &Client) -> Result<Self, BenchError> {
         let answer = client.get("/metrics")?;
         let body = String::from_utf8_lossy(&answer.body);
@@ -41,7 +42,7 @@ impl Metrics {
         )
     }
 
-    /// The sum over all label sets; `None` if the daemon does not export the metric.
+    /// The sum of a metric over all label sets; `None` if the daemon does not export the metric.
     pub fn sum(&self, name: &str) -> Option<f64> {
         let of_name =
             |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));

@@ -1,4 +1,4 @@
-//! The server that is measured: its metrics, its process, and a daemon of our own.
+//! The server that is measured: its metrics, its process, and a daemon that is started for the measurement.
 
 mod daemon;
 mod idle;

@@ -45,7 +45,8 @@ pub(crate) fn memory(pid: u32) -> io::Result<Memory> {
     Ok(Memory { resident_bytes, peak_bytes: field("VmHWM:").unwrap_or(0) })
 }
 
-/// Bytes that a file, or a directory with all it contains, occupies on the disk. What cannot be read counts 0.
+/// The bytes that a file, or a directory with everything in it, occupies on the disk. Entries that cannot be
+/// read count as 0.
 pub(crate) fn disk_bytes(path: &Path) -> u64 {
     let Ok(metadata) = fs::symlink_metadata(path) else { return 0 };
     let own = metadata.blocks() * 512;

@@ -9,7 +9,8 @@ const MONTHS: [&str; 12] =
 /// Reads the request in a line of a log.
 ///
 /// # Errors
-/// The reason to leave the line out.
+///
+/// The reason why the line is left out.
 pub(super) fn read(line: &str) -> Result<Recorded, &'static str> {
     let (at, rest) = time(line).ok_or(reason::NO_LOG)?;
     let request = quoted(rest).ok_or(reason::NO_LOG)?;
@@ -18,7 +19,7 @@ pub(super) fn read(line: &str) -> Result<Recorded, &'static str> {
     Ok(Recorded { at, path: request_path(method, target, false)?, body: None })
 }
 
-/// The time between the brackets, in seconds since the epoch, and what follows it.
+/// The time between the brackets, in seconds since the epoch, and the text after it.
 fn time(line: &str) -> Option<(f64, &str)> {
     let (_, rest) = line.split_once('[')?;
     let (time, rest) = rest.split_once(']')?;
@@ -41,9 +42,9 @@ fn parts_month<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Option<i64> {
     MONTHS.iter().position(|month| *month == name).map(|at| at as i64 + 1)
 }
 
-/// Days from the epoch to a date of the Gregorian calendar.
+/// The number of days from the epoch to a date of the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the leap day is the last day of a year.
+    // Here years begin in March, so that the leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year.div_euclid(4) - year.div_euclid(100)
         + year.div_euclid(400)
@@ -52,7 +53,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
         - 719_469
 }
 
-/// The first quoted text, without its escapes: `\"`, `\\` and `\xHH`.
+/// The first quoted text, with its escapes `\"`, `\\` and `\xHH` decoded.
 fn quoted(text: &str) -> Option<String> {
     let rest = text.split_once('"')?.1.as_bytes();
     let mut bytes = Vec::new();

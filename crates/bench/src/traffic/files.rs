@@ -15,7 +15,7 @@ use crate::BenchError;
 pub(super) struct Requests {
     files: VecDeque<PathBuf>,
     current: Option<(PathBuf, Source)>,
-    /// What was left out so far.
+    /// The number of lines and requests left out so far, by reason.
     pub(super) skipped: Skipped,
 }
 
@@ -79,12 +79,12 @@ impl Source {
     }
 }
 
-/// The action on a file, for error messages.
+/// Describes the reading of a file, for error messages.
 pub(super) fn action(file: &Path) -> String {
     format!("cannot read {}", file.display())
 }
 
-/// Opens a file; `-` is standard input. What was compressed by gzip comes plain.
+/// Opens a file for reading, and decompresses it if it is a gzip file; `-` is standard input.
 pub(super) fn open(file: &Path) -> io::Result<Box<dyn BufRead>> {
     let mut reader: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(BufReader::new(io::stdin()))

@@ -1,26 +1,27 @@
-//! Files compressed by gzip.
+//! Reads files that are compressed with gzip.
 
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// The first bytes of such a file.
+/// The first bytes of a gzip file.
 pub(super) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// A file may become so many times as long. Logs and lines become ten to fifty times as long; more than a thousand times is
-/// possible.
+/// The largest factor by which a file may grow when it is decompressed. Logs and lines grow by a factor of
+/// ten to fifty; more than a thousand is possible.
 const RATIO_MAX: u64 = 400;
-/// So many bytes are read whatever they were before.
+/// This many decompressed bytes are accepted whatever the size of the compressed file.
 const PLAIN_BYTES_FREE: u64 = 16 << 20;
 
-/// Reads what was compressed, and refuses a file that becomes too long. Memory does not depend on either length.
+/// Decompresses a file, and refuses it if it becomes too long. The memory it needs does not depend on either
+/// length.
 pub(super) struct Plain<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     bytes: u64,
 }
 
 impl<R: BufRead> Plain<R> {
-    /// `packed` begins with [`MAGIC`].
+    /// Makes the reader. `packed` begins with [`MAGIC`].
     pub(super) fn new(packed: R) -> Self {
         Self { decoder: MultiGzDecoder::new(Counted { reader: packed, bytes: 0 }), bytes: 0 }
     }
@@ -41,7 +42,7 @@ impl<R: BufRead> Read for Plain<R> {
     }
 }
 
-/// Counts what is read.
+/// Counts the bytes that are read.
 struct Counted<R> {
     reader: R,
     bytes: u64,
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_bomb_and_a_cut_file_are_refused() {
-        // Zeros become a thousandth.
+        // Zeros are compressed to a thousandth of their size.
         let zeros = vec![0; PLAIN_BYTES_FREE as usize * 2];
         let bomb = packed(&zeros);
         assert!((bomb.len() as u64) * RATIO_MAX < zeros.len() as u64 - PLAIN_BYTES_FREE);

@@ -1,7 +1,7 @@
 //! Repeats recorded traffic: requests of an access log or of a network capture, and lines of carbon's protocol.
 //!
-//! The pace is that of the recording, or faster or slower by a factor. Requests that change something are left out.
-//! Start at [`requests`] and [`lines`].
+//! Requests and lines are sent at the pace of the recording, or faster or slower by a factor. Requests that
+//! change something are left out. Start at [`requests`] and [`lines`].
 
 mod access_log;
 mod files;
@@ -24,18 +24,18 @@ pub use replay::{Replayed, RequestsPlan, requests};
 /// A request as it was recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Recorded {
-    /// When it was sent, in seconds since the epoch.
+    /// When the request was sent, in seconds since the epoch.
     pub(crate) at: f64,
-    /// The path with its query, as it can stand in a request.
+    /// The path with its query string, encoded as a request needs it.
     pub(crate) path: String,
     /// The body of a POST with its `Content-Type`; `None` for a GET.
     pub(crate) body: Option<(String, Vec<u8>)>,
 }
 
-/// What was left out, by the reason.
+/// The number of requests or lines that were left out, by reason.
 pub type Skipped = BTreeMap<&'static str, u64>;
 
-/// Why a request or a line is left out.
+/// The reasons why a request or a line is left out.
 mod reason {
     pub(super) const CHANGES: &str = "requests that change something";
     pub(super) const EXCLUDED: &str = "excluded requests";
@@ -51,12 +51,13 @@ mod reason {
     pub(super) const CUT: &str = "captures that end within a packet";
 }
 
-/// Requests that change something, by the end of their path.
+/// The requests that change something, by the end of their path.
 const CHANGING: [&str; 4] = ["/set-metadata", "/tagSeries", "/tagMultiSeries", "/delSeries"];
 
-/// Checks a request line, and makes its path usable. `has_body` says whether the body of a POST is known.
+/// Checks a request line and returns its path in a usable form. `has_body` says whether the body of a POST is
+/// known.
 fn request_path(method: &str, target: &str, has_body: bool) -> Result<String, &'static str> {
-    // A request to a proxy has the whole address.
+    // A request to a proxy contains the whole address.
     let target = match target.split_once("://") {
         Some((_, rest)) if !target.starts_with('/') => rest.find('/').map_or("/", |at| &rest[at..]),
         _ => target,
@@ -74,7 +75,7 @@ fn request_path(method: &str, target: &str, has_body: bool) -> Result<String, &'
     }
 }
 
-/// Percent-encodes what must not stand in a request line.
+/// Percent-encodes the characters that a request line must not contain.
 fn encoded(target: &str) -> String {
     let is_plain = |byte: u8| (0x21..0x7f).contains(&byte) && !b"\"#<>\\^`".contains(&byte);
     let mut text = String::with_capacity(target.len() + 1);
@@ -91,7 +92,7 @@ fn encoded(target: &str) -> String {
     text
 }
 
-/// Says how long to wait before each recorded request or line.
+/// Determines how long to wait before each recorded request or line.
 #[derive(Debug)]
 struct Pacer {
     speed: f64,
@@ -100,13 +101,13 @@ struct Pacer {
 }
 
 impl Pacer {
-    /// `speed` is a factor; 0 for no waiting.
+    /// `speed` is a factor for the pace; 0 means without waiting.
     fn new(speed: f64) -> Self {
         Self { speed, begin: None, behind: 0.0 }
     }
 
-    /// How long to wait before what was recorded at `at` (seconds since the epoch) is sent; `None` if it is due. What was
-    /// recorded before the first one is due at once.
+    /// How long to wait before an item recorded at `at` (seconds since the epoch) is sent; `None` if it is
+    /// due. An item recorded before the first one is due at once.
     fn ahead(&mut self, at: f64) -> Option<Duration> {
         if self.speed <= 0.0 {
             return None;

@@ -1,4 +1,4 @@
-//! Captures of tcpdump in the format pcap, and the requests in captures of both formats.
+//! Reads captures of tcpdump in the format pcap, and finds the requests in captures of both formats.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufRead, Read};
@@ -10,7 +10,7 @@ use super::{Recorded, Skipped, reason};
 
 /// Most connections that are followed at once.
 const STREAMS_MAX: usize = 65_536;
-/// Most bytes of requests that are not complete.
+/// Largest total size of incomplete requests, in bytes.
 const BYTES_MAX: usize = 256 << 20;
 
 /// Whether these are the first bytes of a capture in the format pcap or pcapng.
@@ -21,7 +21,7 @@ pub(super) fn is_capture(magic: Magic) -> bool {
 /// The addresses and ports of the sender and the receiver.
 type Way = ([u8; 16], [u8; 16], u16, u16);
 
-/// A packet of TCP.
+/// A TCP packet.
 struct Segment<'a> {
     way: Way,
     number: u32,
@@ -31,12 +31,13 @@ struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a packet of IP; `None` if it is not TCP, or a fragment.
+    /// Reads an IP packet; `None` if it is not TCP or is a fragment.
     fn read(packet: &'a [u8]) -> Option<Self> {
         let (tcp, from, to) = match *packet.first()? >> 4 {
             4 => {
                 let begin = usize::from(packet[0] & 0x0f) * 4;
-                // In captures on the sending host the length may be missing, since the network card fills it in later.
+                // In captures on the sending host the length may be missing, because the network card fills
+                // it in later.
                 let end = match usize::from(u16_at(packet, 2)?) {
                     0 => packet.len(),
                     length => length.min(packet.len()),
@@ -80,14 +81,14 @@ fn padded(address: &[u8]) -> [u8; 16] {
     all
 }
 
-/// The packets of a capture, by its format.
+/// The packets of a capture, for each format.
 enum Packets {
     Pcap { reader: Box<dyn BufRead>, order: Order, link: Link },
     Pcapng(Blocks),
 }
 
 impl Packets {
-    /// The next packet with its time in seconds since the epoch and the kind of its network.
+    /// The next packet, with its time in seconds since the epoch and the type of its link.
     fn next(&mut self, skipped: &mut Skipped) -> io::Result<Option<(f64, Link, Vec<u8>)>> {
         let (reader, order, link) = match self {
             Self::Pcap { reader, order, link } => (reader, *order, *link),
@@ -118,7 +119,7 @@ impl Packets {
     }
 }
 
-/// The requests of a capture, in the order of their last packets.
+/// The requests of a capture, in the order in which their last packets were captured.
 pub(super) struct Capture {
     packets: Packets,
     streams: HashMap<Way, Stream>,
@@ -127,10 +128,11 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads the header of the file, whose first bytes were read already.
+    /// Reads the header of a file whose first bytes were already read.
     ///
     /// # Errors
-    /// If it is not a capture, or if it is one of a kind of network that is not supported.
+    ///
+    /// If the file is not a capture, or its link type is not supported.
     pub(super) fn new(magic: Magic, mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let (streams, ready) = (HashMap::new(), VecDeque::new());
         if magic == SECTION {
@@ -170,7 +172,8 @@ impl Capture {
     fn add(&mut self, segment: &Segment<'_>, at: f64, skipped: &mut Skipped) {
         let Segment { way, number, begins, ends, bytes } = *segment;
         if !self.streams.contains_key(&way) && self.streams.len() >= STREAMS_MAX {
-            // A connection between two requests can be dropped: it is found again when its next request begins.
+            // A connection that is between two requests can be dropped, because it is found again when its
+            // next request begins.
             self.streams.retain(|_, stream| stream.bytes() > 0);
             if self.streams.len() >= STREAMS_MAX {
                 *skipped.entry(reason::MISSING).or_default() += 1;
@@ -200,7 +203,7 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET /render?target=a HTTP/1.1\r\n\r\n";
 
-    /// A packet of TCP over IPv4.
+    /// A TCP packet over IPv4.
     fn segment(number: u32, flags: u8, bytes: &[u8]) -> Vec<u8> {
         let mut packet = vec![0x45, 0];
         packet.extend((40 + bytes.len() as u16).to_be_bytes());

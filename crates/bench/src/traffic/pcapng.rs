@@ -1,34 +1,34 @@
-//! Captures in the format pcapng, as Wireshark and newer versions of tcpdump write them: blocks, of which those with
-//! packets and those that describe the interfaces are read, and all others are passed over.
+//! Captures in the format pcapng, as Wireshark and newer versions of tcpdump write them. Such a file consists
+//! of blocks. Blocks with packets and blocks that describe the interfaces are read; all others are skipped.
 
 use std::io::{self, BufRead, Read};
 
 use super::packet::{Link, Order, PACKET_BYTES_MAX};
 use super::{Skipped, reason};
 
-/// The kind of the block that begins a section. It reads the same in both orders of bytes.
+/// The type of the block that begins a section. It is the same in both byte orders.
 pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const INTERFACE: u32 = 1;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Options of an interface: how its times are written, and what is to be added to them.
+/// The options of an interface that say in which units its times are and what to add to them.
 const OPTION_RESOLUTION: u16 = 9;
 const OPTION_OFFSET: u16 = 14;
 
-/// Largest block that is kept: a packet, its head and its options.
+/// Largest block that is kept in memory: a packet, its header and its options.
 const BLOCK_BYTES_MAX: usize = PACKET_BYTES_MAX + (64 << 10);
-/// Most interfaces of a section.
+/// Largest number of interfaces in a section.
 const INTERFACES_MAX: usize = 4096;
 
 /// An interface of a section.
 #[derive(Debug, Clone, Copy)]
 struct Interface {
-    /// `None` if its kind of network is not read.
+    /// `None` if the link type is not supported.
     link: Option<Link>,
-    /// Longest part of a packet that was captured; 0 for whole packets.
+    /// The largest part of a packet that was captured, in bytes; 0 for whole packets.
     snap: usize,
-    /// Units of its times in a second.
+    /// The number of units of its times in a second.
     units: f64,
     /// Seconds to add to its times.
     offset: f64,
@@ -39,15 +39,16 @@ pub(super) struct Blocks {
     reader: Box<dyn BufRead>,
     order: Order,
     interfaces: Vec<Interface>,
-    /// The time of the last packet that had one. Simple packets have none, so they get this one.
+    /// The time of the last packet that had one. It is used for simple packets, which have no time.
     last: f64,
 }
 
 impl Blocks {
-    /// Reads the head of the first section, whose kind was read already.
+    /// Reads the header of the first section, whose type was already read.
     ///
     /// # Errors
-    /// If the file is cut within the head, or damaged.
+    ///
+    /// If the file ends within the header or is damaged.
     pub(super) fn new(mut reader: Box<dyn BufRead>) -> io::Result<Self> {
         let mut length = [0; 4];
         reader.read_exact(&mut length)?;
@@ -59,9 +60,10 @@ impl Blocks {
         }
     }
 
-    /// The next packet with its time in seconds since the epoch and the kind of its network; `None` at the end.
+    /// The next packet, with its time in seconds since the epoch and the type of its link; `None` at the end.
     ///
     /// # Errors
+    ///
     /// If the file cannot be read, or is damaged.
     pub(super) fn next(&mut self, skipped: &mut Skipped) -> io::Result<Option<(f64, Link, Vec<u8>)>> {
         loop {
@@ -92,7 +94,7 @@ impl Blocks {
             if body.len() < rest {
                 return Ok(cut(skipped));
             }
-            // The length stands at the end once more.
+            // The length is repeated at the end of the block.
             body.truncate(rest - 4);
             match kind {
                 INTERFACE => self.add_interface(&body)?,
@@ -105,7 +107,7 @@ impl Blocks {
         }
     }
 
-    /// Reads the rest of a section's first block. Returns `false` if the file ends in it.
+    /// Reads the rest of a section's first block. Returns `false` if the file ends within the block.
     fn begin_section(&mut self, length: [u8; 4]) -> io::Result<bool> {
         let magic = self.bytes(4)?;
         self.order = match magic.as_slice() {
@@ -147,7 +149,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// The first option: its code, its value and what follows it. `None` at the end, or if the rest is no option.
+    /// The first option: its code, its value and the bytes after it. `None` at the end, or if the rest is not
+    /// an option.
     fn option<'a>(&self, bytes: &'a [u8]) -> Option<(u16, &'a [u8], &'a [u8])> {
         let code = self.order.short(bytes.get(..2)?);
         let length = usize::from(self.order.short(bytes.get(2..4)?));
@@ -156,7 +159,7 @@ impl Blocks {
         (code != 0).then_some((code, value, rest))
     }
 
-    /// The packet of a block; `None` if its network is not read.
+    /// The packet of a block; `None` if its link type is not supported.
     fn packet(
         &mut self,
         kind: u32,
@@ -189,21 +192,21 @@ impl Blocks {
         Ok(Some((at, link, packet.to_vec())))
     }
 
-    /// Reads so many bytes, or fewer at the end of the file.
+    /// Reads `count` bytes, or fewer at the end of the file.
     fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         (&mut self.reader).take(count as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Passes over so many bytes. Returns `false` if there are fewer.
+    /// Skips `count` bytes. Returns `false` if there are fewer.
     fn pass(&mut self, count: usize) -> io::Result<bool> {
         let passed = io::copy(&mut (&mut self.reader).take(count as u64), &mut io::sink())?;
         Ok(passed == count as u64)
     }
 }
 
-/// The bytes of a block behind its kind and its first length.
+/// The number of bytes of a block after its type and its first length.
 fn rest_of(length: u32) -> io::Result<usize> {
     match length {
         12.. if length.is_multiple_of(4) => Ok(length as usize - 8),
@@ -211,7 +214,7 @@ fn rest_of(length: u32) -> io::Result<usize> {
     }
 }
 
-/// Units in a second: a power of 10, or of 2 if the highest bit is set.
+/// The number of units in a second: a power of 10, or of 2 if the highest bit is set.
 fn units(power: u8) -> f64 {
     let exponent = i32::from(power & 0x7f);
     if power & 0x80 == 0 { 10_f64.powi(exponent) } else { 2_f64.powi(exponent) }
@@ -230,14 +233,14 @@ fn cut<T>(skipped: &mut Skipped) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Writes blocks in one of the two orders of bytes.
+    /// Writes blocks in one of the two byte orders.
     struct Writer {
         is_big: bool,
         file: Vec<u8>,
     }
 
     impl Writer {
-        /// A file with the head of a section, without the kind of its first block.
+        /// Starts a file with the header of a section, but without the type of its first block.
         fn begin(is_big: bool) -> Self {
             let mut writer = Self { is_big, file: Vec::new() };
             writer.section();
@@ -312,14 +315,14 @@ mod tests {
             writer.interface(101, 0, &[(OPTION_RESOLUTION, vec![0x8a]), (OPTION_OFFSET, offset.to_vec())]);
             writer.interface(147, 0, &[]);
             writer.packet(0, 1_500_000, b"abcde");
-            // A block of statistics, and one that nobody knows.
+            // A block of statistics, and one of an unknown type.
             writer.block(5, &[1; 40]);
             writer.block(0x0bad, &[]);
             writer.packet(1, 5_000_000_000 * 1_000_000_000, b"f");
             writer.packet(2, 2048, b"gh");
             writer.packet(3, 1, b"of a network that is not read");
             writer.simple(9, b"ijkl");
-            // Interfaces are those of the section.
+            // Each section has its own interfaces.
             writer.is_big = !is_big;
             writer.section();
             writer.interface(101, 0, &[]);
@@ -390,7 +393,7 @@ mod tests {
             for value in [0, 1, 0x0f, 0x7f, 0x80, 0xff] {
                 let mut file = good.clone();
                 file[at] = value;
-                // Whether it is refused or not does not matter here.
+                // Whether the file is refused does not matter here.
                 let _ = read(file);
             }
             let _ = read(good[..at].to_vec());

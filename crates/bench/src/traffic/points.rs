@@ -24,29 +24,30 @@ pub struct LinesPlan {
     pub carbon: String,
     /// Files of lines; `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// A factor of the pace, which the timestamps give; 0 for as fast as the server takes lines.
+    /// A factor for the pace, which follows from the timestamps; 0 means as fast as the server accepts lines.
     pub speed: f64,
-    /// Moves all timestamps, so that the first is now.
+    /// Whether to shift all timestamps so that the first one is now.
     pub shift: bool,
 }
 
-/// What was sent.
+/// What was sent, and how fast.
 #[derive(Debug, Default, Serialize)]
 pub struct SentLines {
-    /// Lines that were sent.
+    /// The number of lines that were sent.
     pub lines: u64,
-    /// Lines that were left out, by the reason.
+    /// The number of lines that were left out, by reason.
     pub skipped: Skipped,
-    /// How long it took, in seconds.
+    /// How long the sending took, in seconds.
     pub seconds: f64,
-    /// How late the latest line was, in seconds: the server could not keep the pace.
+    /// The largest delay of a line, in seconds. It is high if the server could not keep up.
     pub behind_seconds: f64,
 }
 
 /// Sends the lines of all files over one connection. `each` is called after each line.
 ///
 /// # Errors
-/// If a file cannot be read or the server does not take the lines. The action says how many were sent before.
+/// If a file cannot be read or the server does not take the lines. The error's `action` says how many lines
+/// were sent before.
 pub fn lines(plan: &LinesPlan, each: &dyn Fn()) -> Result<SentLines, BenchError> {
     let mut sent = SentLines::default();
     let mut pacer = Pacer::new(plan.speed);
@@ -67,7 +68,7 @@ pub fn lines(plan: &LinesPlan, each: &dyn Fn()) -> Result<SentLines, BenchError>
                 *sent.skipped.entry(reason::NO_POINT).or_default() += u64::from(!is_empty);
                 continue;
             };
-            // -1 means now.
+            // A timestamp of -1 means now.
             if timestamp >= 0
                 && let Some(ahead) = pacer.ahead(timestamp as f64)
             {

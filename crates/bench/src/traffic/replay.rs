@@ -15,15 +15,15 @@ use super::{Pacer, Recorded, Skipped, reason};
 use crate::diff::{percentiles, split};
 use crate::{BenchError, Client};
 
-/// Most times that are kept for the percentiles.
+/// Largest number of times that are kept for the percentiles.
 const TIMES_MAX: usize = 1_000_000;
-/// Most errors that are shown.
+/// Largest number of errors that are shown.
 const ERRORS_SHOWN: usize = 5;
 
 /// What to send, where and how fast.
 #[derive(Debug)]
 pub struct RequestsPlan {
-    /// `HOST:PORT`.
+    /// The server as `HOST:PORT`.
     host: String,
     /// A path that is put before the path of each request.
     prefix: String,
@@ -31,18 +31,19 @@ pub struct RequestsPlan {
     pub files: Vec<PathBuf>,
     /// The maximum number of requests that are open at once.
     pub workers: usize,
-    /// A factor of the pace; 0 for as fast as answers come.
+    /// A factor for the pace of the recording; 0 means as fast as answers arrive.
     pub speed: f64,
-    /// Requests whose path or body has this pattern are left out.
+    /// Requests whose path or body matches this pattern are left out.
     pub exclude: Option<Pattern>,
     /// The longest wait for an answer.
     pub timeout: Duration,
 }
 
 impl RequestsPlan {
-    /// A plan for a server at an address like `http://HOST:PORT`, at the pace of the recording.
+    /// A plan for the server at an address like `http://HOST:PORT`, at the pace of the recording.
     ///
     /// # Errors
+    ///
     /// The reason why the address cannot be used.
     pub fn new(url: &str, files: Vec<PathBuf>) -> Result<Self, String> {
         let (host, prefix) = split(url)?;
@@ -64,19 +65,19 @@ impl RequestsPlan {
 /// How the requests were answered.
 #[derive(Debug, Default, Serialize)]
 pub struct Replayed {
-    /// Answers by their status.
+    /// The number of answers, by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// Requests without an answer.
+    /// The number of requests without an answer.
     pub failed: u64,
-    /// Some of their errors.
+    /// Some of the errors of these requests.
     pub errors: Vec<String>,
-    /// Requests and lines that were left out, by the reason.
+    /// The number of requests and lines that were left out, by reason.
     pub skipped: Skipped,
     /// Percentiles of the time until an answer was complete, each with its value in milliseconds.
     pub took_ms: Vec<(f64, f64)>,
-    /// How long it took to send all, in seconds.
+    /// How long it took to send everything, in seconds.
     pub seconds: f64,
-    /// How late the latest request was, in seconds: the server or the workers could not keep the pace.
+    /// The largest delay of a request, in seconds. It is high if the server or the workers could not keep up.
     pub behind_seconds: f64,
     #[serde(skip)]
     times: Vec<f64>,
@@ -88,7 +89,7 @@ impl Replayed {
         self.failed + self.statuses.values().sum::<u64>()
     }
 
-    /// Whether every request was answered, and none with a status of 500 or more.
+    /// Whether every request was answered, none of them with a status of 500 or more.
     pub fn is_well(&self) -> bool {
         self.failed == 0 && self.statuses.keys().all(|status| *status < 500)
     }
@@ -112,7 +113,7 @@ impl Replayed {
 /// Sends the requests of all files in their order. `each` is called after each answer.
 ///
 /// # Errors
-/// If a file cannot be read. Requests before that were sent.
+/// If a file cannot be read. The requests before the failure have been sent then.
 pub fn requests(plan: &RequestsPlan, each: &(dyn Fn() + Sync)) -> Result<Replayed, BenchError> {
     let workers = plan.workers.max(1);
     let (sender, receiver) = sync_channel::<Recorded>(workers);
@@ -123,7 +124,7 @@ pub fn requests(plan: &RequestsPlan, each: &(dyn Fn() + Sync)) -> Result<Replaye
         for _ in 0..workers {
             scope.spawn(|| work(plan, &receiver, &replayed, each));
         }
-        // The workers end once the sender is gone.
+        // The workers end when the sender is dropped.
         feed(plan, &mut source, &mut pacer, sender)
     });
     result?;
@@ -136,7 +137,7 @@ pub fn requests(plan: &RequestsPlan, each: &(dyn Fn() + Sync)) -> Result<Replaye
     Ok(replayed)
 }
 
-/// Hands out each request when its turn comes.
+/// Passes each request to the workers when it is due.
 fn feed(
     plan: &RequestsPlan,
     source: &mut Requests,
@@ -179,7 +180,7 @@ fn work(
     }
 }
 
-/// The type of a body. If the recording has none, that of a form, which curl sends by default.
+/// The content type of a body. If the recording has none, it is that of a form, which curl sends by default.
 fn kind_or_form(kind: &str) -> &str {
     if kind.is_empty() { "application/x-www-form-urlencoded" } else { kind }
 }
@@ -191,7 +192,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers each connection's requests with this status, and returns the first lines of `count` requests.
+    /// A server that answers the requests of each connection with this status. Returns the request lines of
+    /// `count` requests.
     fn server(status: &'static str, count: usize) -> (String, thread::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -260,7 +262,7 @@ mod tests {
         let replayed = requests(&plan, &|| ()).unwrap();
         thread.join().unwrap();
         assert!(!replayed.is_well() && replayed.statuses[&503] == 1);
-        // Nobody listens any more.
+        // The server has ended, so nothing listens on its port.
         let replayed = requests(&plan, &|| ()).unwrap();
         assert_eq!((replayed.failed, replayed.errors.len()), (1, 1));
         let plan = RequestsPlan { files: vec![file, "/nowhere".into()], ..plan };

@@ -4,34 +4,34 @@ use std::collections::BTreeMap;
 
 use super::{Recorded, Skipped, reason, request_path};
 
-/// Largest head of a request.
+/// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Largest body of a request.
+/// Largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 4 << 20;
-/// Most bytes of packets that came too early and wait for the ones before them.
+/// Largest number of bytes in packets that arrived early and wait for the packets before them.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// What one side sent.
+/// The bytes that one side of a connection sent.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// The number of the next byte; `None` until a request begins.
+    /// The sequence number of the next byte; `None` until a request begins.
     next: Option<u32>,
-    /// Bytes of a request that is not complete.
+    /// The bytes of an incomplete request.
     buffer: Vec<u8>,
-    /// When the first of them came.
+    /// When the first of these bytes arrived, in seconds since the epoch.
     began: f64,
-    /// Packets that came early, by the number of their first byte.
+    /// Packets that arrived early, by the sequence number of their first byte.
     waiting: BTreeMap<u32, Vec<u8>>,
     waiting_bytes: usize,
 }
 
 impl Stream {
-    /// The number of bytes that it holds in memory.
+    /// The number of bytes in memory.
     pub(super) fn bytes(&self) -> usize {
         self.buffer.len() + self.waiting_bytes
     }
 
-    /// Begins a new connection at this number, and drops what came before.
+    /// Begins a new connection at this sequence number, and drops what came before.
     pub(super) fn restart(&mut self, next: u32) {
         *self = Self { next: Some(next), ..Self::default() };
     }
@@ -71,7 +71,7 @@ impl Stream {
         self.waiting_bytes -= before.map_or(0, |before| before.len());
     }
 
-    /// Appends the bytes of a packet that are new.
+    /// Appends the bytes of a packet that were not received before.
     fn append(&mut self, number: u32, bytes: &[u8], at: f64) {
         let Some(next) = self.next else { return };
         let known = distance(number, next).max(0) as usize;
@@ -121,13 +121,13 @@ fn begins_request(bytes: &[u8]) -> bool {
 }
 
 enum Parsed {
-    /// The request is not complete.
+    /// The request is incomplete.
     Part,
     /// These bytes are not a request, but an answer or another protocol.
     Nothing,
-    /// Neither the request nor what follows it can be used. The text is the reason.
+    /// Neither the request nor what follows it can be used. The text gives the reason.
     Wrong(&'static str),
-    /// A request, with its length: its path and its body, or the reason why it is left out.
+    /// A complete request: its length, and its path and body or the reason why it is left out.
     Request { bytes: usize, request: Result<Usable, &'static str> },
 }
 

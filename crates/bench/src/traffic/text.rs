@@ -4,14 +4,15 @@ use std::io::{self, BufRead, Read};
 
 use super::{Skipped, reason};
 
-/// Longest line that is kept.
+/// Longest line that is kept, in bytes.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the next line, without its line break; `None` at the end. Lines that are too long are left out. Bytes that are
-/// not UTF-8 are replaced.
+/// Reads the next line, without its line break; `None` at the end. Lines that are too long are left out.
+/// Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
-/// Those of the reader.
+///
+/// If the reader fails.
 pub(super) fn next_line(reader: &mut dyn BufRead, skipped: &mut Skipped) -> io::Result<Option<String>> {
     loop {
         let mut line = Vec::new();

@@ -10,10 +10,10 @@ const SUPPORTED: u8 = 0x06;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0a;
 
-/// Kinds of a result.
+/// The codes of the kinds of results.
 const ROWS: [u8; 4] = [0, 0, 0, 2];
 const PREPARED: [u8; 4] = [0, 0, 0, 4];
-/// The metadata flag of a result whose table is stated only once.
+/// The metadata flag of a result whose table name is stated only once.
 const ONE_TABLE: [u8; 4] = [0, 0, 0, 1];
 /// The type of a text column.
 const VARCHAR: [u8; 2] = [0, 0x0d];
@@ -22,8 +22,8 @@ const NULL: [u8; 4] = [0xff; 4];
 /// The release that ScyllaDB reports.
 const RELEASE: &str = "3.0.8";
 
-/// The options that ScyllaDB adds to those of Cassandra. Drivers recognise ScyllaDB by them. One shard is enough
-/// here.
+/// The options that ScyllaDB adds to those of Cassandra. Drivers recognise ScyllaDB by them. The stand-in
+/// reports one shard, which is enough here.
 const OPTIONS: [(&str, &str); 5] = [
     ("SCYLLA_SHARD", "0"),
     ("SCYLLA_NR_SHARDS", "1"),
@@ -65,7 +65,7 @@ impl Frame {
         bytes
     }
 
-    /// The statement of a request. `prepared` finds it by the id that the server gave it.
+    /// The statement of a request. `prepared` looks a statement up by the id that the server assigned.
     pub(super) fn statement(&self, prepared: impl FnOnce(&[u8]) -> Option<String>) -> Option<String> {
         match self.opcode {
             QUERY | PREPARE => {
@@ -92,20 +92,20 @@ impl Frame {
         self
     }
 
-    /// The id that this answer gives to a prepared statement.
+    /// The id that this answer assigns to a prepared statement.
     pub(super) fn prepared_id(&self) -> Option<Vec<u8>> {
         let after = self.body.strip_prefix(&PREPARED).filter(|_| self.opcode == RESULT && self.flags == 0)?;
         short_bytes(after).map(<[u8]>::to_vec)
     }
 
-    /// The answer to this request that reports an error.
+    /// The answer to this request that reports the refusal.
     pub(super) fn refused(&self, refusal: &Refusal) -> Self {
         let mut body = refusal.code.to_be_bytes().to_vec();
         string(&mut body, &refusal.message);
         Self { version: self.version | 0x80, flags: 0, stream: self.stream, opcode: ERROR, body }
     }
 
-    /// Changes an answer into the shape that ScyllaDB gives it. `asked` is the statement, if it is known.
+    /// Changes an answer into the form that ScyllaDB uses. `asked` is the statement, if it is known.
     pub(super) fn reshape(&mut self, asked: Option<&str>) {
         match self.opcode {
             SUPPORTED => self.body = supported(),
@@ -127,15 +127,16 @@ impl Frame {
         }
     }
 
-    /// Adds the old row to the answer of a conditional statement that was applied: ScyllaDB sends it, Cassandra sends
-    /// just `[applied]`. The types and values of the added columns are made up.
+    /// Adds the old row to the answer to a conditional statement that was applied: ScyllaDB sends that row,
+    /// Cassandra sends only `[applied]`. The types and values of the added columns are made up.
     fn add_old_row(&mut self, columns: &[String]) {
         let only_applied = [&ROWS[..], &ONE_TABLE, &[0, 0, 0, 1]].concat();
         if self.flags != 0 || !self.body.starts_with(&only_applied) {
             return;
         }
         let mut body = [&ROWS[..], &ONE_TABLE, &(1 + columns.len() as u32).to_be_bytes()].concat();
-        // After the metadata come the number of rows, 1, the length of the only cell, 1, and the cell: 9 bytes.
+        // The metadata is followed by the number of rows (1), the length of the only cell (1) and the cell: 9
+        // bytes in total.
         let (metadata, row) =
             self.body[only_applied.len()..].split_at(self.body.len() - only_applied.len() - 9);
         body.extend(metadata);

@@ -1,6 +1,7 @@
-//! A stand-in for ScyllaDB, which no registry offers: a proxy before a Cassandra 3.11 that refuses what ScyllaDB
-//! refuses ([`words`]) and answers in its shapes ([`frame`]). It shows that our statements and our reading of
-//! answers suit ScyllaDB. It says nothing about its storage, speed or faults.
+//! A stand-in for ScyllaDB, which no package registry offers. It is a proxy in front of a Cassandra 3.11 that
+//! refuses what ScyllaDB refuses ([`words`]) and answers in ScyllaDB's form ([`frame`]). It shows that our
+//! statements and our reading of answers suit ScyllaDB. It shows nothing about ScyllaDB's storage, speed or
+//! faults.
 
 mod frame;
 mod words;
@@ -23,7 +24,8 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Starts a server and the proxy before it. Returns `None` in the same cases as [`server::for_tests`].
+    /// Starts a server and the proxy in front of it. Returns `None` in the same cases as
+    /// [`server::for_tests`].
     ///
     /// # Errors
     ///
@@ -46,18 +48,18 @@ impl StandIn {
         Ok(Self { address, _cluster: cluster })
     }
 
-    /// Where it listens.
+    /// The address on which the stand-in listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// What a connection has been asked and not answered yet, and what it has prepared.
+/// The unanswered requests of a connection, and its prepared statements.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Statements by the stream of their request.
+    /// Statements by the stream id of their request.
     waiting: HashMap<u16, String>,
-    /// Statements by the id that the server gave them.
+    /// Statements by the id that the server assigned.
     prepared: HashMap<Vec<u8>, String>,
 }
 
@@ -70,7 +72,8 @@ fn lock(known: &Known) -> MutexGuard<'_, Asked> {
 /// Serves one client until either side closes.
 fn connection(client: TcpStream, behind: SocketAddr) {
     let Ok(server) = TcpStream::connect(behind) else { return };
-    // Frames are small. Without this each waits until the one before it is acknowledged.
+    // Frames are small. With Nagle's algorithm, each frame would wait until the one before it is
+    // acknowledged.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (Ok(from_client), Ok(to_server)) = (client.try_clone(), server.try_clone()) else { return };
     let known = Known::default();

@@ -1,11 +1,12 @@
-//! What ScyllaDB refuses where Cassandra does not, by its documentation and its own checks of table properties
-//! (`docs.scylladb.com`: CQL reference, "How does ScyllaDB LWT differ from Apache Cassandra").
+//! What ScyllaDB refuses and Cassandra does not, according to ScyllaDB's documentation and its own checks of
+//! table properties (`docs.scylladb.com`: CQL reference, "How does ScyllaDB LWT differ from Apache
+//! Cassandra").
 
 const SYNTAX: i32 = 0x2000;
 const INVALID: i32 = 0x2200;
 const CONFIGURATION: i32 = 0x2300;
 
-/// The properties that a table may have. Some old ones of Cassandra are accepted and ignored.
+/// The properties that a table may have. ScyllaDB accepts some old properties of Cassandra and ignores them.
 const PROPERTIES: [&str; 25] = [
     "bloom_filter_fp_chance",
     "caching",
@@ -37,7 +38,7 @@ const PROPERTIES: [&str; 25] = [
 /// The shortest period after which memtables may be flushed, in milliseconds.
 const FLUSH_PERIOD_MIN: u64 = 60_000;
 
-/// An error that ScyllaDB answers.
+/// An error with which ScyllaDB answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// The protocol's error code.
@@ -69,7 +70,7 @@ pub(super) fn refused(statement: &str) -> Option<Refusal> {
     }
 }
 
-/// Refuses tables of the server that Cassandra has and ScyllaDB lacks.
+/// Refuses statements on system tables that exist in Cassandra but not in ScyllaDB.
 fn unknown_table(statement: &str) -> Option<Refusal> {
     let unknown = ["system.peers_v2", "system_views.", "system.available_ranges_v2"];
     let table = unknown.into_iter().find(|table| statement.contains(table))?;
@@ -127,9 +128,9 @@ fn known_retry(value: &str) -> bool {
     matches!(value.as_str(), "NONE" | "ALWAYS") || number.is_some_and(|text| text.parse::<f64>().is_ok())
 }
 
-/// The columns of the old row that ScyllaDB adds to `[applied]`. These are the columns of the condition. With `IF NOT
-/// EXISTS` they are all columns of the table; here those that the statement names are enough. `None` for a statement
-/// without a condition.
+/// The columns of the old row that ScyllaDB adds to `[applied]`. These are the columns of the condition. With
+/// `IF NOT EXISTS` ScyllaDB adds all columns of the table; for the stand-in, those that the statement names
+/// are enough. `None` for a statement without a condition.
 pub(super) fn conditional_columns(statement: &str) -> Option<Vec<String>> {
     let words: Vec<&str> = statement.split_whitespace().collect();
     let modifies = words.first().is_some_and(|word| matches!(*word, "INSERT" | "UPDATE" | "DELETE"));

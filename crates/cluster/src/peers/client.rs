@@ -1,4 +1,4 @@
-//! Asks all peers at once. Waits no longer than `cluster.timeout` for any of them.
+//! Sends requests to all peers at once. Waits no longer than `cluster.timeout` for any of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -56,13 +56,13 @@ impl Client {
     }
 
     /// Returns the events that all peers have. A peer that fails, does not answer in time, or does not know
-    /// requests for events is left out. If this daemon is among its own peers, its events are there too.
+    /// requests for events is left out. If this daemon is among its own peers, its own events are included.
     pub async fn events(&self, question: &EventQuestion) -> Vec<PeerEvent> {
         let message = wire::events_request(question);
         self.ask_all(Kind::Events, message, wire::read_events_answer).await.into_iter().flatten().collect()
     }
 
-    /// Sends a message to all peers and returns the answers of those that have one.
+    /// Sends a message to all peers and returns the answers of the peers that answered.
     async fn ask_all<T>(&self, kind: Kind, message: Vec<u8>, read: Read<T>) -> Vec<T> {
         let body = Bytes::from(message);
         let asked =
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that answers each request on a connection by `answer`, which gets the message.
+    /// A peer that answers each request on a connection with the result of `answer`, which gets the message.
     async fn peer(answer: fn(&[u8]) -> Result<Vec<u8>, String>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -113,7 +113,7 @@ mod tests {
         address
     }
 
-    /// The body of a request, once it is complete.
+    /// The body of a request; `None` until it is complete.
     fn message(bytes: &[u8]) -> Option<Vec<u8>> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// A peer of a version that knows only points still answers those.
+    /// A peer whose version knows only requests for points still answers those.
     #[tokio::test]
     async fn an_older_peer_has_no_events() {
         let registry = Registry::new();
@@ -190,7 +190,7 @@ mod tests {
         assert!(troubles[0].ends_with("its newest points and its events are missing in answers"));
     }
 
-    /// An answer that this version cannot read.
+    /// An answer in a version that cannot be read here.
     #[tokio::test]
     async fn an_answer_of_another_version_is_left_out() {
         let client = client(&[peer(|_| Ok(b"PEA9".to_vec())).await], &Registry::new());

@@ -19,7 +19,7 @@ pub(super) struct Tls {
     ca: PathBuf,
 }
 
-/// Makes TLS settings that trust the authorities in a PEM file.
+/// Makes TLS settings that trust the certificate authorities in a PEM file.
 pub(super) fn tls(ca: &Path) -> Result<Tls, CaError> {
     Ok(Tls { client: Client::trusting(ca)?, ca: ca.to_owned() })
 }
@@ -47,7 +47,7 @@ impl Tls {
     }
 }
 
-/// The host of `host:port`, without the brackets of an address.
+/// The host of `host:port`; an IPv6 address without its brackets.
 fn host(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')

@@ -1,4 +1,4 @@
-//! One peer: its connections, its counters and what is wrong with it.
+//! One peer: its connections, its counters and its problems.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,15 +15,15 @@ use super::connect::{self, Tls};
 use super::trouble::{Kind, Trouble};
 use super::wire::{self, Malformed};
 
-/// Most idle connections that are kept for each peer.
+/// Largest number of idle connections kept for each peer.
 const IDLE_MAX: usize = 8;
-/// How long a peer gets no requests after a timeout. Otherwise every read would wait for it.
+/// How long a peer gets no requests after a timeout. Without this pause, every read would wait for the peer.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Decodes the body of an answer.
 pub(super) type Read<T> = fn(&[u8]) -> Result<T, Malformed>;
 
-/// Another daemon, which is asked over HTTP.
+/// Another daemon, which is reached over HTTP.
 pub(super) struct Peer {
     pub(super) address: String,
     token: String,
@@ -37,9 +37,9 @@ pub(super) struct Peer {
     throttle: Throttle,
 }
 
-/// Why a peer gave no answer that can be used.
+/// Why a peer gave no usable answer.
 enum Failure {
-    /// Nothing, or no complete HTTP, came back.
+    /// There was no answer, or the answer was not complete HTTP.
     Away(io::Error),
     /// The peer answered with an error, or with a message that this version cannot read.
     Refused(String),
@@ -108,7 +108,7 @@ impl Peer {
         }
     }
 
-    /// What is wrong with the peer, for operators.
+    /// The problems of the peer, as texts for operators.
     pub(super) fn troubles(&self) -> Vec<String> {
         let texts = self.trouble().texts();
         texts.into_iter().map(|text| format!("peer {}: {text}", self.address)).collect()
@@ -132,7 +132,7 @@ impl Peer {
     }
 
     async fn answer(&self, path: &str, body: &Bytes) -> Result<Bytes, Failure> {
-        // The peer may have closed idle connections. If none of them works, a new one is made.
+        // The peer may have closed idle connections. If none of them works, a new one is opened.
         while let Some(mut sender) = self.take_idle() {
             if sender.ready().await.is_ok() {
                 match self.send(sender, path, body).await {

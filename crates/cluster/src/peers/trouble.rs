@@ -1,4 +1,4 @@
-//! What is wrong with a peer.
+//! The problems of a peer.
 
 use std::time::Instant;
 
@@ -12,28 +12,29 @@ pub(super) enum Kind {
 /// Why the last requests to a peer failed.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// Why there was no answer, and until when the peer gets no further requests.
+    /// Why there was no answer, and until when the peer gets no more requests.
     away: Option<(String, Option<Instant>)>,
     /// Why the peer refused the last request for points.
     points: Option<String>,
-    /// Why it refused the last request for events, for example because its version does not know them.
+    /// Why the peer refused the last request for events, for example because its version does not know them.
     events: Option<String>,
 }
 
 impl Trouble {
-    /// Notes an answer.
+    /// Notes that a request of this kind was answered.
     pub(super) fn answered(&mut self, kind: Kind) {
         self.away = None;
         *self.refusal(kind) = None;
     }
 
-    /// Notes an answer that says why there is none.
+    /// Notes that the peer refused a request of this kind, with the reason.
     pub(super) fn refused(&mut self, kind: Kind, why: String) {
         self.away = None;
         *self.refusal(kind) = Some(why);
     }
 
-    /// Notes that no answer came. The next one may come from another version, so refusals are forgotten.
+    /// Notes that there was no answer. The next answer may come from another version, so refusals are
+    /// forgotten.
     pub(super) fn went_away(&mut self, why: String, pause_until: Option<Instant>) {
         *self = Self { away: Some((why, pause_until)), ..Self::default() };
     }
@@ -43,12 +44,13 @@ impl Trouble {
         matches!(self.away, Some((_, Some(until))) if now < until)
     }
 
-    /// Whether the peer's points are in answers. A peer that only does not know events is up.
+    /// Whether the peer's points are part of answers. A peer that merely does not know requests for events is
+    /// up.
     pub(super) fn is_up(&self) -> bool {
         self.away.is_none() && self.points.is_none()
     }
 
-    /// What is wrong and what it means, for operators.
+    /// What is wrong and what follows from it, as texts for operators.
     pub(super) fn texts(&self) -> Vec<String> {
         let away = self.away.as_ref().map(|(why, _)| (why, "newest points and its events"));
         let points = self.points.as_ref().map(|why| (why, "newest points"));

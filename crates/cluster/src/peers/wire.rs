@@ -1,7 +1,7 @@
 //! The messages between peers. Numbers are little-endian. Each text and list is preceded by its length.
 //!
-//! A message begins with four bytes that name its kind and version. A daemon refuses a message that begins with
-//! others, so a newer daemon may ask an older one anything.
+//! A message begins with four bytes that name its kind and version. A daemon refuses a message that begins
+//! with any other bytes, so a newer daemon may send any request to an older one.
 
 mod events;
 
@@ -30,12 +30,12 @@ pub struct Malformed;
 #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
 pub struct TooLarge;
 
-/// What a peer asks for.
+/// What a peer requests.
 #[derive(Debug)]
 pub enum Asked {
-    /// Its pending rows of some metrics.
+    /// The pending rows of some metrics.
     Points(FetchRequest),
-    /// Its events.
+    /// The events of the daemon.
     Events(EventQuestion),
 }
 
@@ -64,7 +64,7 @@ pub fn request(request: &FetchRequest) -> Vec<u8> {
     out
 }
 
-/// Decodes a request.
+/// Decodes a request for pending rows.
 ///
 /// # Errors
 /// If the bytes are not exactly one valid request, or it has more than [`NAMES_MAX`] names.
@@ -86,7 +86,7 @@ pub fn read_request(bytes: &[u8]) -> Result<FetchRequest, Malformed> {
     Ok(FetchRequest { names, from, until, now, slots_max: usize::MAX })
 }
 
-/// Encodes an answer.
+/// Encodes an answer with pending rows.
 ///
 /// # Errors
 /// If the answer would be larger than `ANSWER_BYTES_MAX`.
@@ -115,7 +115,7 @@ pub fn answer(answer: &PeerAnswer) -> Result<Vec<u8>, TooLarge> {
     Ok(out)
 }
 
-/// Decodes an answer.
+/// Decodes an answer with pending rows.
 ///
 /// # Errors
 /// If the bytes are not exactly one valid answer, or its series or rows are not in order.
@@ -128,7 +128,8 @@ pub fn read_answer(bytes: &[u8]) -> Result<PeerAnswer, Malformed> {
         let [place, resolution, points] = [input.number()?, input.number()?, input.number()?];
         let stage_index = input.byte()?;
         let count = input.number()? as usize;
-        // Each row takes at least twelve bytes. A wrong count must not allocate too much memory.
+        // Each row takes at least twelve bytes. This check keeps a wrong count from allocating too much
+        // memory.
         if count > input.0.len() / 12 {
             return Err(Malformed);
         }

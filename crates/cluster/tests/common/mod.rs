@@ -26,7 +26,7 @@ pub(crate) use server::{Connection, Server};
 
 pub(crate) const NOW: i64 = 1_760_000_000;
 
-/// The metrics that a daemon has loaded, and those that get points.
+/// The metrics that a daemon has loaded, and those that are getting points.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) names: Mutex<BTreeSet<String>>,
@@ -39,7 +39,7 @@ impl Loaded {
         self.names.lock().unwrap().contains(name)
     }
 
-    /// Lets a metric get points all the time.
+    /// Makes a metric get points all the time.
     pub(crate) fn set_written(&self, name: &str) {
         self.set_written_at(name, i64::MAX);
     }
@@ -151,7 +151,7 @@ impl Daemon {
         Self::with(server, number, dir, Duration::from_secs(600))
     }
 
-    /// A daemon that notes each metric that is written once in `touch_after`. Its clock is that of the server.
+    /// Makes a daemon that notes each written metric once in `touch_after`. It uses the clock of the server.
     pub(crate) fn with(server: &Arc<Server>, number: u64, dir: &Path, touch_after: Duration) -> Self {
         let writer = WriterFile::load(dir, 0).unwrap();
         let connection = Connection::new(server, number, writer.identity());

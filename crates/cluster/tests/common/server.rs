@@ -27,24 +27,25 @@ pub(crate) struct Server {
     pub(crate) writers: Mutex<BTreeMap<WriterIdentity, Uuid>>,
     pub(crate) forbids_writers: AtomicBool,
     pub(crate) registrations: AtomicU64,
-    /// The connection that made each change, when (in seconds since the epoch), the name, and whether it was deleted.
+    /// Each change: the connection that made it, its time in seconds since the epoch, the name, and whether
+    /// the name was deleted.
     pub(crate) changes: Mutex<Vec<(u64, i64, String, bool)>>,
     pub(crate) requests: Mutex<Requests>,
     pub(crate) leases: Mutex<BTreeMap<String, Uuid>>,
-    /// When metrics were last noted as written, in seconds since the epoch.
+    /// When metrics were last recorded as written, in seconds since the epoch.
     pub(crate) noted: Mutex<BTreeMap<String, i64>>,
     pub(crate) note_reads: AtomicU64,
     pub(crate) note_writes: AtomicU64,
     pub(crate) clock: ManualClock,
 }
 
-/// The requests to the server.
+/// Counts the requests to the server.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     pub(crate) by_kind: BTreeMap<&'static str, u64>,
-    /// The current second and the requests in it, by the clock of tokio.
+    /// The current second on tokio's clock, and the number of requests in it.
     second: Option<(tokio::time::Instant, u64)>,
-    /// Most requests in a second.
+    /// Largest number of requests in a second.
     pub(crate) most: u64,
 }
 
@@ -77,7 +78,7 @@ impl Connection {
         Arc::new(Self { server: Arc::clone(server), number, writer: Mutex::new(writer) })
     }
 
-    /// Creates metrics as another daemon does whose requests are not counted.
+    /// Creates metrics as another daemon would whose requests are not counted.
     pub(crate) async fn create_uncounted(&self, metrics: &[MetricMeta]) {
         self.server.names.create(metrics).await.unwrap();
         self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
@@ -109,7 +110,7 @@ impl Store for Connection {
 #[async_trait]
 impl MetadataStore for Connection {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
-        // Each metric has a directory, a row that is looked up, and one that is written.
+        // Each metric has a directory and a row; the row is looked up and written.
         self.count("create", 3 * metrics.len());
         self.ask()?.create(metrics).await?;
         self.announce(metrics.iter().map(|meta| meta.name.clone()), false);

@@ -1,11 +1,12 @@
-//! What carbon-cache decides about metrics: storage rules, lists, limits, where the whisper files are.
+//! The keys of carbon-cache that concern metrics: storage rules, lists, limits, and the place of the whisper
+//! files.
 
 use super::{Instance, Key};
 use crate::Program;
 use crate::draft::{At, Draft, Value};
 use crate::parse;
 
-/// Reads the keys that all instances share, and those that have to be added up.
+/// Reads the keys that all instances share, and the keys whose values must be added up.
 pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) {
     let caches: Vec<&Instance> = instances.iter().filter(|it| it.program == Program::Cache).collect();
     if let Some(first) = caches.first() {
@@ -19,7 +20,7 @@ pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) {
     connections(instances, draft);
 }
 
-/// Both files have fixed names in the directory of the configuration.
+/// Reads the storage rules. Both files have fixed names in the directory of the configuration.
 fn rules_files(instance: &Instance, draft: &mut Draft<'_>) {
     let directory = instance.conf_dir(draft);
     let at = instance.key("CONF_DIR").map_or(instance.at(), Key::at);
@@ -34,7 +35,7 @@ fn rules_files(instance: &Instance, draft: &mut Draft<'_>) {
     }
 }
 
-/// Whisper files are imported, never used in place.
+/// Notes the whisper files, which Plumbago imports and never uses in place.
 fn whisper(instance: &Instance, draft: &mut Draft<'_>) {
     if instance.text("DATABASE").is_some_and(|key| !key.value.contains("whisper")) {
         for key in ["STORAGE_DIR", "LOCAL_DATA_DIR"].into_iter().filter_map(|name| instance.text(name)) {
@@ -51,7 +52,7 @@ fn whisper(instance: &Instance, draft: &mut Draft<'_>) {
     draft.todo(at, format!("import the whisper files: plumbago import-whisper {directory}"));
 }
 
-/// The instances' limits are added up, because one daemon takes their place.
+/// Adds up the instances' limits on new metrics, because one daemon takes the place of all instances.
 fn creates(caches: &[&Instance], draft: &mut Draft<'_>) {
     let mut total: i64 = 0;
     let mut from: Option<&Key> = None;
@@ -68,7 +69,7 @@ fn creates(caches: &[&Instance], draft: &mut Draft<'_>) {
         from = from.or(Some(key));
     }
     match from {
-        // With 0, carbon creates nothing; with our 0, creations have no limit.
+        // With 0, carbon creates nothing; in Plumbago, 0 means no limit.
         Some(key) if total == 0 => draft.text("engine.max_creates_per_minute", "none", key.at()),
         Some(key) => draft.set("engine.max_creates_per_minute", Value::Number(total), key.at()),
         None => {}
@@ -81,15 +82,23 @@ fn lists(instance: &Instance, draft: &mut Draft<'_>) {
     }
     let directory = instance.conf_dir(draft);
     let at = instance.key("USE_WHITELIST").map_or(instance.at(), Key::at);
+    let mut is_any = false;
     for name in ["whitelist", "blacklist"] {
         let path = directory.join(format!("{name}.conf"));
         if draft.exists(&path) {
             draft.text(&format!("ingest.{name}"), path.to_string_lossy(), at);
+            is_any = true;
         }
+    }
+    if !is_any {
+        let text =
+            format!("{} has no whitelist.conf and no blacklist.conf, so no list is set", directory.display());
+        draft.todo(at, text);
     }
 }
 
-/// Limits of connections, which carbon has for all receivers of a process. The largest of all instances is taken.
+/// Reads the limits of connections, which in carbon apply to all receivers of a process. The largest value of
+/// all instances is used.
 fn connections(instances: &[Instance], draft: &mut Draft<'_>) {
     largest(instances, "MAX_RECEIVER_CONNECTIONS", draft, |number, at, draft| {
         for listener in ["line", "pickle"] {

@@ -1,10 +1,10 @@
-//! Every other key of `carbon.conf`: what it becomes, or why it is left out.
+//! All other keys of `carbon.conf`: the setting that each becomes, or why it is left out.
 
 use super::{Instance, Key};
 use crate::draft::{Draft, Table};
 use crate::parse;
 
-/// Keys that the other modules read.
+/// Keys that other modules read.
 const READ_ELSEWHERE: &[&str] = &[
     "LINE_RECEIVER_INTERFACE",
     "LINE_RECEIVER_PORT",
@@ -81,7 +81,7 @@ const NO_EQUIVALENT: Table = &[
     ("RAVEN_DSN", "errors are not sent to Sentry; see the log and the conditions of /readyz"),
 ];
 
-/// Reads all keys that no other module does.
+/// Reads all keys that no other module reads.
 pub(super) fn read(instance: &Instance, draft: &mut Draft<'_>) {
     let others = |key: &&Key| !READ_ELSEWHERE.contains(&key.name.as_str()) && !key.name.starts_with("BG_");
     for key in instance.keys.iter().filter(others) {

@@ -5,7 +5,7 @@ use crate::Program;
 use crate::draft::{At, Draft, Value};
 use crate::parse;
 
-/// A receiver: its keys, carbon's default port, and ours.
+/// A receiver: its keys, carbon's default port, and the default port here.
 struct Receiver {
     interface: &'static str,
     port: &'static str,
@@ -51,7 +51,7 @@ const QUERY: Receiver = Receiver {
     key: "carbonlink.listen",
 };
 
-/// Sets the addresses. Returns the ports of this daemon, by which relays reach it.
+/// Sets the addresses. Returns the ports of this daemon, through which relays reach it.
 pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) -> Vec<u16> {
     let mut ports = Vec::new();
     for instance in instances {
@@ -65,7 +65,7 @@ pub(super) fn read(instances: &[Instance], draft: &mut Draft<'_>) -> Vec<u16> {
             query_port(instance, draft);
         }
     }
-    // Unlike ours, carbon's other listeners are off by default.
+    // Unlike Plumbago's, carbon's other listeners are off by default.
     if let Some(first) = instances.first()
         && draft.list(UDP.key).is_empty()
     {
@@ -115,7 +115,8 @@ fn address<'a>(
     }
 }
 
-/// graphite-web asks each instance for its own metrics. One port answers for all of them.
+/// Sets the port for carbonlink. graphite-web asks each instance for its own metrics. One port answers for
+/// all of them.
 fn query_port(instance: &Instance, draft: &mut Draft<'_>) {
     let Some((address, _, at)) = address(instance, &QUERY, draft) else { return };
     match draft.value(QUERY.key) {

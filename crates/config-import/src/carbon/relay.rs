@@ -40,7 +40,7 @@ fn destinations(instance: &Instance, own_ports: &[u16], draft: &mut Draft<'_>) -
     others
 }
 
-/// `host:port` or `host:port:instance`, an IPv6 address in brackets.
+/// Parses `host:port` or `host:port:instance`. An IPv6 address is in brackets.
 fn destination(item: &str) -> Option<(String, u16)> {
     let (host, rest) = match item.strip_prefix('[') {
         Some(rest) => rest.split_once("]:")?,

@@ -1,13 +1,13 @@
 //! Computes what the stages of the new settings get from the old stages. Pure.
 //!
-//! A slot is copied from an old stage of the same resolution, or folded from finer stages that cover it. If these have
-//! no value, the value of a coarser window may be used: it goes into the slot in which the window begins. It is not
-//! used if a finer stage has a point within the window, because that point already tells where the window's points
-//! belong.
+//! A slot is copied from an old stage of the same resolution, or folded from finer stages that cover it. If
+//! these have no value, the value of a coarser window may be used: it goes into the slot in which the window
+//! begins. It is not used if a finer stage has a point within the window, because that point already shows
+//! where the window's points belong.
 //!
-//! The store may already have values of a new stage, from an earlier time when the metric had the same stage. Where no
-//! old stage reaches, all of them stay. Elsewhere, raw values stay if they agree with the coarser windows. All others
-//! are deleted, so that nothing counts twice.
+//! The store may already have values of a new stage, from an earlier time when the metric had the same stage.
+//! Where no old stage has slots, all of these values stay. Elsewhere, raw values stay if they agree with the
+//! coarser windows. All others are deleted, so that nothing counts twice.
 
 use std::ops::Range;
 
@@ -20,22 +20,22 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
 
-/// About how many slots are read at a time, and how many slots of new stages are filled from them.
+/// About how many slots are read at a time. Also about how many slots of new stages are filled from them.
 pub(super) const READ_SLOTS: u64 = 1 << 20;
 
-/// A part of the work on one metric: what is filled from one read.
+/// A part of the work on one metric: the slots that are filled from one read.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// New stages, each with the slots to fill.
     pub(crate) stages: Vec<(usize, Range<u32>)>,
-    /// The open windows are found too.
+    /// Whether the part also finds the open windows.
     pub(crate) with_open: bool,
-    /// What to read: a range of each old stage, then one of each of the new stages.
+    /// The ranges to read: one of each old stage, then one of each new stage.
     pub(crate) ranges: Vec<SlotRange>,
 }
 
 impl Part {
-    /// The slots that are read and filled.
+    /// The number of slots that are read and filled.
     pub(crate) fn size(&self) -> u64 {
         let read: u64 = self.ranges.iter().map(|range| u64::from(range.until - range.from)).sum();
         read + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
@@ -47,13 +47,13 @@ impl Part {
 pub(crate) struct Filled {
     /// The slot of the first value.
     pub(crate) from: u32,
-    /// One for each slot; those without a count are not written.
+    /// One value for each slot; values without a count are not written.
     pub(crate) values: Vec<Window>,
     /// Slots whose value from an earlier time must be deleted.
     pub(crate) gone: Vec<Range<u32>>,
 }
 
-/// A metric that gets other settings.
+/// A metric that is getting new settings.
 pub(crate) struct Change<'a> {
     pub(crate) head: &'a ImportHead,
     pub(crate) new: &'a MetricLayout,
@@ -63,7 +63,7 @@ pub(crate) struct Change<'a> {
     pub(crate) base: u32,
     /// The store has the raw slots before this one.
     pub(crate) raw_until: u32,
-    /// The metadata store has the new settings already, from another daemon or from before a kill.
+    /// The metadata store already has the new settings, from another daemon or from before a kill.
     pub(crate) is_follower: bool,
 }
 
@@ -91,8 +91,8 @@ impl Change<'_> {
         u32::try_from((self.now - reach as i64 + 1).max(0)).unwrap_or(u32::MAX).div_ceil(stage.resolution)
     }
 
-    /// Divides the work so that a read is not too large. A metric of usual size is one part, so that each of its old stages
-    /// is read once for all new ones.
+    /// Divides the work so that no read is too large. A metric of usual size is one part, so that each of its
+    /// old stages is read once for all new ones.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let due = (0..=self.new.coarse()).filter(|stage| !self.is_kept(*stage));
         let due = due.map(|stage| (stage, self.slots(stage))).filter(|(_, slots)| !slots.is_empty());
@@ -129,8 +129,8 @@ impl Change<'_> {
         Part { stages, with_open, ranges }
     }
 
-    /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that no window
-    /// is divided between two parts.
+    /// The end of the next part of these slots. It is the end of a window of the coarsest old stage, so that
+    /// no window is divided between two parts.
     fn part_end(&self, stage: usize, slots: &Range<u32>) -> u32 {
         let mut end = slots.end.min(slots.start.saturating_add(READ_SLOTS as u32));
         while end > slots.start + 1 {
@@ -150,8 +150,8 @@ impl Change<'_> {
         u64::from(stages[stages.len() - 1].resolution)
     }
 
-    /// The ranges to read for these slots of a new stage: one for each old stage. The last range is of the new stage
-    /// itself, which may have values from a time when the metric had the same stage.
+    /// The ranges to read for these slots of a new stage: one for each old stage. The last range is of the
+    /// new stage itself, which may have values from a time when the metric had the same stage.
     fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
@@ -173,8 +173,8 @@ impl Change<'_> {
         if stage == 0 { self.raw_until } else { self.base / self.old().per[stage - 1] }
     }
 
-    /// The values of these slots of a new stage, from what was read for the part: `sources` are the old stages, and
-    /// `own` is what the new one has.
+    /// The values of these slots of a new stage, from the columns that were read for the part: `sources` are
+    /// those of the old stages, and `own` is that of the new stage.
     pub(crate) fn fill(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Filled {
         let slots = &self.known_part(stage, slots, sources, own);
         if slots.is_empty() {
@@ -202,8 +202,8 @@ impl Change<'_> {
                 if values[cell].count == 0 {
                     (values[cell], is_placed[cell]) = (self.placed(at, stage, known), true);
                 } else if is_placed[cell] {
-                    // Several old windows begin in this slot, because their resolution does not divide that of the new
-                    // stage.
+                    // Several old windows begin in this slot, because their resolution does not divide that
+                    // of the new stage.
                     values[cell] =
                         self.new.config.aggregation.merge(values[cell], self.placed(at, stage, known));
                 }
@@ -212,8 +212,8 @@ impl Change<'_> {
         self.with_own(stage, slots, values, own)
     }
 
-    /// The part of these slots that can have a value, going by what was read. Most metrics have points in only a part
-    /// of their retention.
+    /// The part of these slots that can have a value according to what was read. Most metrics have points in
+    /// only a part of their retention.
     fn known_part(&self, stage: usize, slots: &Range<u32>, sources: &[Stored], own: &Stored) -> Range<u32> {
         let resolution = self.new.stage(stage).resolution;
         let old = self.old().config.retention.stages().iter().map(|of| of.resolution);
@@ -232,7 +232,8 @@ impl Change<'_> {
         start..slot(whole.end.div_ceil(u64::from(resolution))).clamp(start, slots.end)
     }
 
-    /// The known windows of a coarse old stage, with the open one: the head has folded the slots before its base into it.
+    /// The known windows of a coarse old stage, including the open window, into which the head has folded the
+    /// slots before its base.
     fn windows(&self, at: usize, source: &Stored) -> impl Iterator<Item = (u32, Window)> {
         let closed = (source.from..).zip(0..source.column.values.len());
         let closed = closed.map(|(window, place)| (window, window_at(&source.column, place)));
@@ -240,17 +241,17 @@ impl Change<'_> {
         closed.chain(open).filter(|(_, window)| window.count > 0)
     }
 
-    /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose resolution
-    /// does not divide this one's.
+    /// The old stages from which this one cannot be folded, finest first: coarser stages, and stages whose
+    /// resolution does not divide this one's.
     fn others(&self, stage: usize) -> impl Iterator<Item = (usize, Stage)> {
         let resolution = self.new.stage(stage).resolution;
         let stages = self.old().config.retention.stages().iter().copied().enumerate();
         stages.filter(move |(_, of)| !resolution.is_multiple_of(of.resolution))
     }
 
-    /// The old stages from which a new one can be folded or copied, each with its oldest slot. The coarsest is first,
-    /// because it also has points that arrived after the finer slots had expired. Percentiles are computed from the
-    /// finest.
+    /// The old stages from which a new one can be computed or copied, each with its oldest slot. The coarsest
+    /// stage is first, because it also has points that arrived after the finer slots had expired. Percentiles
+    /// are computed from the finest stage.
     fn folds(&self, stage: usize) -> Vec<(usize, u32)> {
         let resolution = self.new.stage(stage).resolution;
         let stages = self.old().config.retention.stages().iter().enumerate();
@@ -280,14 +281,15 @@ impl Change<'_> {
         place(begin)..place(begin + u64::from(resolution))
     }
 
-    /// A slot folded from the first of these old stages that covers it completely; if there is none, from one that
-    /// covers a part.
+    /// The value of a slot, folded from the first of these old stages that covers it completely; if there is
+    /// none, from a stage that covers a part of it.
     fn folded_from(&self, stage: usize, slot: u32, folds: &[(usize, u32)], sources: &[Stored]) -> Window {
         let resolution = self.new.stage(stage).resolution;
         let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
         let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
         if let Some((at, _)) = folds.iter().find(covers) {
-            // Even if this stage has no value: a finer stage may have counted the same point in another slot.
+            // Used even if this stage has no value here: a finer stage may have counted the same point in
+            // another slot.
             return fold(*at);
         }
         folds.iter().map(|(at, _)| fold(*at)).find(|found| found.count > 0).unwrap_or_default()
@@ -320,15 +322,17 @@ impl Change<'_> {
         })
     }
 
-    /// Whether values that a new stage has from an earlier time may tell where the points of this old stage's windows
-    /// are. All new stages have to agree on that, otherwise later changes would count points twice.
+    /// Whether the values that a new stage has from an earlier time may show where the points of this old
+    /// stage's windows are. All new stages have to agree on that, otherwise later changes would count points
+    /// twice.
     fn may_complete(&self, stage: usize, of: Stage) -> bool {
         let coarse = &self.new.config.retention.stages()[1..];
         stage == 0 && coarse.iter().all(|coarse| coarse.resolution.is_multiple_of(of.resolution))
     }
 
-    /// Uses values that the new raw stage has from an earlier time within a coarser window, if together with the folded
-    /// slots they give exactly this window. They tell more precisely where the points are.
+    /// Uses the values that the new raw stage has from an earlier time within a coarser window, if folding
+    /// them together with the other slots gives exactly this window. They show more precisely where the
+    /// points are.
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn completes(
         &self,
@@ -371,11 +375,11 @@ impl Change<'_> {
         is_same
     }
 
-    /// Decides what becomes of the values that the new stage has from an earlier time.
+    /// Decides which of the values that the new stage has from an earlier time are kept.
     fn with_own(&self, stage: usize, slots: &Range<u32>, mut values: Vec<Window>, own: &Stored) -> Filled {
         let known = |slot: &u32| own.get(*slot).count > 0;
         if self.is_follower {
-            // Another daemon writes this stage already. Its rows stay.
+            // Another daemon is already writing this stage. Its rows stay.
             let coarse = slots.clone().filter(|slot| stage > 0 && known(slot));
             coarse.for_each(|slot| values[(slot - slots.start) as usize] = Window::default());
             return Filled { from: slots.start, values, gone: Vec::new() };
@@ -392,7 +396,7 @@ impl Change<'_> {
         let value = self.old().config.aggregation.finish(window, self.old().per[at - 1]);
         match (stage, method) {
             (0, _) => Window { value, count: 1 },
-            // The mean of `avg_zero` is over all slots of the window.
+            // The mean of `avg_zero` is taken over all slots of the window.
             (_, Aggregation::AvgZero) => {
                 method.window_showing(value, self.new.per[stage - 1]).unwrap_or(window)
             }
@@ -424,8 +428,8 @@ impl Change<'_> {
             && self.old_open(self.new.stage(stage).resolution).is_none()
     }
 
-    /// The open window of a new stage: that of an old one of the same resolution, or folded from what was read of the old
-    /// stages.
+    /// The open window of a new stage. It is that of an old stage of the same resolution, or it is folded
+    /// from the slots that were read of the old stages.
     pub(crate) fn open(&self, stage: usize, sources: &[Stored]) -> Window {
         if self.new.config.aggregation.needs_all_slots() {
             return Window::default();
@@ -445,7 +449,7 @@ impl Change<'_> {
         self.head.open.get(at).copied()
     }
 
-    /// Adds slots of a new stage to a batch, in runs. Returns how many are known.
+    /// Adds slots of a new stage to a batch, in runs. Returns the number of known slots.
     pub(crate) fn push(&self, stage: usize, filled: &Filled, rows: &mut WriteBatch) -> u64 {
         let slots = (filled.from..).zip(filled.values.iter().copied());
         let known: Vec<(u32, Window)> = slots.filter(|(_, window)| window.count > 0).collect();

@@ -1,7 +1,8 @@
-//! Gives metrics other settings while points of them may arrive.
+//! Changes the settings of metrics while points of them may arrive.
 //!
-//! `fill` computes what new stages get from the old ones, and `stages` reads and stores it for many metrics at once.
-//! The order of the steps makes a kill between them harmless; it is explained in `docs/decisions/rules-apply.md`.
+//! `fill` computes the values of new stages from the old ones, and `stages` reads and stores them for many
+//! metrics at once. The order of the steps makes a kill between them harmless, as
+//! `docs/decisions/rules-apply.md` explains.
 
 mod fill;
 mod stages;
@@ -23,60 +24,61 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// Most metrics that are held still at a time.
+/// Largest number of metrics that are held still at the same time.
 const HELD_METRICS: usize = 1000;
-/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held for long.
+/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held
+/// for long.
 const HELD_SLOTS: u64 = 1 << 24;
-/// Most metrics in one question to the shards, so that points do not wait long for the answer.
+/// Largest number of metrics in one request to the shards, so that points do not wait long for the answer.
 const ASKED: usize = 256;
 
-/// How often a metric is asked for again while its points are on their way to the store.
+/// How often a metric is requested again while its points are on their way to the store.
 const TRIES: u32 = 200;
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Pause between two tries to change the metadata store; it doubles up to the longest.
+/// Pause between two tries to change the metadata store; it doubles with each try, up to the longest pause.
 const RETRY: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// In seconds. A window of a metric that only other writers write is filled only this long after its end: until then
-/// its writer may still store the whole window.
+/// In seconds. A window of a metric that only other writers write is filled only this long after its end,
+/// because its writer may still store the whole window until then.
 const UNSETTLED: u32 = 600;
 
-/// A metric that is to change.
+/// A metric whose settings are to change.
 struct Wanted {
-    /// The position of its report.
+    /// The position of its report in the list of reports.
     place: usize,
     /// The metric with its new settings.
     meta: MetricMeta,
-    /// The metadata store has them already.
+    /// The metadata store already has the new settings.
     is_follower: bool,
-    /// Slots of all old and new stages.
+    /// The number of slots of all old and new stages.
     slots: u64,
 }
 
-/// A metric that is being changed.
+/// A metric whose settings are being changed.
 #[derive(Debug)]
 struct Work {
     place: usize,
     meta: MetricMeta,
     head: Box<ImportHead>,
     layout: MetricLayout,
-    /// The metadata store has the new settings already.
+    /// The metadata store already has the new settings.
     is_follower: bool,
     /// The open windows of the new stages.
     open: Vec<Window>,
-    /// Slots and windows that were filled.
+    /// The number of slots and windows that were filled.
     points: u64,
     outcome: Outcome,
 }
 
-/// Which settings the metadata store has.
+/// Which settings the metadata store has after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Old,
     New,
-    /// It does not say, and the engine is stopping: nothing more of the metric may go to the store. The next start reads
-    /// the journal.
+    /// This is not known, and the engine is stopping: nothing more of the metric may go to the store. The
+    /// next start reads the journal.
     Unknown,
 }
 
@@ -93,13 +95,13 @@ impl Work {
         Change { head: &self.head, new: &self.layout, now, base, raw_until, is_follower: self.is_follower }
     }
 
-    /// True if the change affects nothing that is stored, because only the xFilesFactor changes.
+    /// Whether the change affects nothing that is stored, because only the xFilesFactor changes.
     fn is_light(&self) -> bool {
         let (old, new) = (&self.head.layout.config, &self.layout.config);
         old.retention == new.retention && old.aggregation == new.aggregation
     }
 
-    /// False if the head has no base: the store then has everything of the metric.
+    /// Whether the head has a base. If not, the store has all points of the metric.
     fn is_placed(&self) -> bool {
         self.head.base > 0 && !self.head.is_refolded
     }
@@ -112,7 +114,8 @@ impl SettingsChanger for Engine {
     }
 
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
-        // In a task of its own: heads that are held still have to be released even if the caller is dropped.
+        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // dropped.
         let engine = self.clone();
         let changing = tokio::spawn(async move { engine.change(&changes).await });
         match changing.await {
@@ -138,8 +141,8 @@ impl Engine {
             if is_end || result.is_err() {
                 break;
             }
-            // While there are other metrics to change, do not wait for those whose points are on their way to the
-            // store.
+            // While there are other metrics to change, do not wait for the metrics whose points are on their
+            // way to the store.
             if next == metas.len() || left.len() == asked {
                 tries += 1;
                 tokio::time::sleep(PAUSE).await;
@@ -150,7 +153,7 @@ impl Engine {
         result.map(|()| reports)
     }
 
-    /// The metrics that can change.
+    /// The metrics whose settings can change.
     async fn wanted(
         &self,
         changes: &[SettingsChange],
@@ -167,7 +170,8 @@ impl Engine {
                 continue;
             };
             let config = metadata.as_read(Arc::clone(&change.config));
-            // The head may have other settings than the metadata store: after a kill, or if another daemon changed them.
+            // The settings of the head may differ from those in the metadata store, after a kill or because
+            // another daemon changed them.
             if config == known.config && config == head {
                 continue;
             }
@@ -241,9 +245,9 @@ impl Engine {
         result
     }
 
-    /// First fills the new stages, which nobody reads yet. Then writes state rows with the open windows of both the old
-    /// and the new stages. The settings in the metadata store decide which of these windows count, both now and after a
-    /// kill.
+    /// Carries out a change. First fills the new stages, which are not read yet. Then writes state rows with
+    /// the open windows of both the old and the new stages. The settings in the metadata store decide which
+    /// of these windows count, both now and after a kill.
     async fn carry_out_change(
         &self,
         works: &mut [Work],
@@ -256,8 +260,8 @@ impl Engine {
         let mut states = Vec::new();
         for work in works.iter() {
             reports[work.place].points = work.points;
-            // Even if only the xFilesFactor changes: holding the metric has written its late points to the journal
-            // again.
+            // Needed even if only the xFilesFactor changes: holding the metric has written its late points to
+            // the journal again.
             if work.is_placed() {
                 states.push(StateRow { id: work.head.id, bytes: both(work).encode() });
             }
@@ -270,8 +274,8 @@ impl Engine {
         self.set_configs(works).await
     }
 
-    /// Changes the metadata store. A failed call may still take effect, even later. So it is repeated until the store
-    /// answers: the head must have the same settings as the metadata store.
+    /// Changes the metadata store. A failed call may still take effect, even later. So the call is repeated
+    /// until the store answers, because the head must have the same settings as the metadata store.
     async fn set_configs(&self, works: &mut [Work]) -> Result<(), StoreError> {
         let metas: Vec<MetricMeta> = works.iter().map(|work| work.meta.clone()).collect();
         works.iter_mut().for_each(|work| work.outcome = Outcome::Unknown);
@@ -297,7 +301,8 @@ impl Engine {
         self.parts().metadata.sync_names().await
     }
 
-    /// Finds out which settings the metadata store has, after it refused to change them. Returns whether it answered.
+    /// Finds out which settings the metadata store has, after it refused to change them. Returns whether the
+    /// store answered.
     async fn look(&self, works: &mut [Work], metas: &[MetricMeta]) -> bool {
         let names: Vec<&str> = metas.iter().map(|meta| meta.name.as_str()).collect();
         let Ok(known) = self.parts().metadata.get(&names).await else { return false };
@@ -327,7 +332,7 @@ fn slots_of(config: &MetricConfig) -> u64 {
     config.retention.stages().iter().map(|stage| u64::from(stage.points)).sum()
 }
 
-/// The state of a head with the open windows of its old stages and of its new ones.
+/// The state of a head with the open windows of both its old and its new stages.
 fn both(work: &Work) -> crate::shard::state_row::State<'static> {
     let mut state = work.head.state.with_open(&work.head.open);
     state.resolutions.clone_from(&work.head.layout.coarse_resolutions);

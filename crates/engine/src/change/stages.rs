@@ -1,4 +1,5 @@
-//! Fills the new stages of many metrics: what is needed is read for several of them at once, and stored together.
+//! Fills the new stages of many metrics. The slots they need are read for several metrics at once, and the
+//! results are stored together.
 
 use plumbago_model::Window;
 use plumbago_store::{FlushBatch, ReadRequest, SlotRange, StoreError, WriteBatch};
@@ -9,7 +10,8 @@ use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::slots::Stored;
 
-/// About how many slots of new stages are stored in one commit. With more, flushes would wait for too long.
+/// About how many slots of new stages are stored in one commit. A larger commit would delay flushes for too
+/// long.
 const COMMIT_SLOTS: usize = 1 << 16;
 
 /// Parts that are read together.
@@ -22,7 +24,7 @@ struct Group {
     parts: Vec<(usize, Part)>,
 }
 
-/// What was filled and is not in the store yet.
+/// Values that were filled and are not in the store yet.
 #[derive(Debug, Default)]
 struct Pending {
     rows: WriteBatch,
@@ -82,7 +84,7 @@ impl Engine {
             if pending.rows.values.len() + pending.gone.len() >= COMMIT_SLOTS {
                 self.store_filled(pending).await?;
             }
-            // Lets other tasks of this thread run in between, such as the connections of senders.
+            // Lets other tasks of this thread run meanwhile, such as the connections of senders.
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The file of a checkpoint: a title, and frames with checksums. The first frame is the header, the last one says how
-//! many metrics there are, and each frame between them has a group of metrics.
+//! The file of a checkpoint: a title, followed by frames with checksums. The first frame is the header, the
+//! last one contains the number of metrics, and each frame between them contains a group of metrics.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use crate::bytes::{take, take_u32};
 
 /// The name and the version of the format.
 pub(super) const TITLE: &[u8] = b"plumbago-checkpoint 1\n";
-/// Length and CRC-32 of a frame's body.
+/// The length and the CRC-32 of a frame's body precede the body.
 pub(super) const FRAME_HEAD: usize = 8;
 /// The body of a frame begins with its kind.
 pub(super) const HEADER: u8 = b'h';
@@ -20,7 +20,7 @@ pub(super) const END: u8 = b'e';
 
 use CheckpointError::Damaged;
 
-/// An open checkpoint whose header is read.
+/// An open checkpoint whose header has been read.
 #[derive(Debug)]
 pub(crate) struct CheckpointFile {
     path: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct Group {
 /// A frame in the file.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
-    /// Byte offset of the body.
+    /// Byte offset of the body in the file.
     at: u64,
     len: u32,
     crc: u32,
@@ -53,7 +53,7 @@ impl CheckpointFile {
     /// Opens the file; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or is no checkpoint of this version.
+    /// If the file cannot be read, or is not a checkpoint of this version.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, CheckpointError> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -74,10 +74,12 @@ impl CheckpointFile {
         Ok(Some(Self { path: path.to_owned(), file, len, groups_at: first.end(), header }))
     }
 
-    /// Checks that the file is whole: every checksum, and the number of metrics. Returns where the groups are.
+    /// Checks that the file is complete: every checksum, and the number of metrics. Returns the positions of
+    /// the groups.
     ///
     /// # Errors
-    /// If it is not whole, or cannot be read.
+    ///
+    /// If the file is not complete, or cannot be read.
     pub(super) fn verify(&self) -> Result<Vec<Group>, CheckpointError> {
         let mut frames = Vec::new();
         let mut at = self.groups_at;
@@ -100,7 +102,7 @@ impl CheckpointFile {
         Ok(groups)
     }
 
-    /// Checks the frames of groups, in several threads.
+    /// Checks the frames of groups in several threads.
     fn check_groups(&self, frames: &[Frame]) -> Result<Vec<Group>, CheckpointError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let share = frames.len().div_ceil(threads).max(1);
@@ -124,9 +126,10 @@ impl CheckpointFile {
         frames.iter().map(check).collect()
     }
 
-    /// Reads a part of a group: 0 for the names, then that of each shard.
+    /// Reads a part of a group: part 0 has the names, the following parts belong to the shards.
     ///
     /// # Errors
+    ///
     /// If the file cannot be read.
     pub(super) fn read_part(
         &self,
@@ -139,13 +142,14 @@ impl CheckpointFile {
         self.file.read_exact_at(bytes, at).map_err(|error| CheckpointError::File("read", error))
     }
 
-    /// The path under which it was opened.
+    /// The path under which the file was opened.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Removes a checkpoint for good, so that not even a power cut brings it back. It is no error if there is none.
+/// Removes a checkpoint permanently, so that not even a power cut brings it back. If there is none, this is not
+/// an error.
 ///
 /// # Errors
 /// If the file system fails.
@@ -159,12 +163,12 @@ pub(crate) fn remove(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-/// The name of a checkpoint while it is being written.
+/// The path of a checkpoint while it is being written.
 pub(super) fn unfinished(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// Makes changes of a file's directory survive a power cut.
+/// Syncs the directory of a file, so that changes of its entries survive a power cut.
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) if dir != Path::new("") => File::open(dir)?.sync_all(),
@@ -193,7 +197,7 @@ fn frame_at(file: &File, file_len: u64, at: u64) -> Result<Frame, CheckpointErro
     if fits(frame.end()) { Ok(frame) } else { Err(Damaged("it is cut off")) }
 }
 
-/// Reads the body of a frame and compares its checksum.
+/// Reads the body of a frame and checks its checksum.
 fn read_body(file: &File, frame: Frame, body: &mut Vec<u8>) -> Result<(), CheckpointError> {
     body.resize(frame.len as usize, 0);
     file.read_exact_at(body, frame.at).map_err(|error| CheckpointError::File("read", error))?;
@@ -213,7 +217,7 @@ pub(super) fn put_frame(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 impl Group {
-    /// The first bytes of a group's body. `parts` are the lengths of the names and of the parts of the shards.
+    /// The first bytes of a group's body. `parts` contains the length of the names and of each shard's part.
     pub(super) fn head(metrics: usize, parts: impl Iterator<Item = usize>) -> Vec<u8> {
         let mut out = vec![GROUP];
         out.extend_from_slice(&(metrics as u32).to_le_bytes());
@@ -221,7 +225,7 @@ impl Group {
         out
     }
 
-    /// `body_at` is the byte offset of the body in the file.
+    /// Parses the body of a group. `body_at` is the byte offset of the body in the file.
     fn parse(body: &[u8], body_at: u64, shards: usize) -> Option<Self> {
         let mut rest = body;
         let [GROUP] = take::<1>(&mut rest)? else { return None };

@@ -1,4 +1,4 @@
-//! What a checkpoint says before its metrics: what it fits, and what all metrics share.
+//! The header of a checkpoint: which store and journal it belongs to, and what all its metrics share.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use crate::bytes::{take, take_slice, take_u32, take_u64};
 /// The first frame of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Header {
-    /// The store has noted the same stamp.
+    /// The stamp of the checkpoint. The store has recorded the same stamp.
     pub(crate) stamp: [u8; 16],
     /// The seed of the hash that distributes names over the shards.
     pub(crate) seed: u64,
-    /// Slots in a raw block.
+    /// The number of slots in a raw block.
     pub(crate) block_slots: u32,
     /// The last journal sequence that was assigned or reserved.
     pub(crate) sequence: u64,
-    /// The journal segment at the stop.
+    /// The current journal segment at the stop.
     pub(crate) segment: u32,
     /// The live segments of the journal.
     pub(crate) segments: Vec<SegmentInfo>,
-    /// What each shard has.
+    /// The header of each shard.
     pub(crate) shards: Vec<ShardHeader>,
-    /// The settings of the metrics, which name them by their position here.
+    /// The settings of the metrics. A metric refers to its settings by their position in this list.
     pub(crate) configs: Vec<Arc<MetricConfig>>,
     /// The numbers that new metrics may get, as ranges in descending order.
     pub(crate) numbers: Vec<Range<u32>>,
 }
 
-/// What a shard has.
+/// What the header says about a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShardHeader {
     /// Number of metrics.
     pub(crate) metrics: u64,
-    /// Points that its heads hold, future ones included.
+    /// Number of points that the shard's heads hold, including future points.
     pub(crate) held: u64,
 }
 
 impl Header {
-    /// Metrics of all shards.
+    /// The number of metrics of all shards.
     pub(crate) fn metrics(&self) -> u64 {
         self.shards.iter().map(|shard| shard.metrics).sum()
     }
@@ -78,7 +78,7 @@ impl Header {
         out
     }
 
-    /// `None` if the bytes are no header.
+    /// Decodes a header; `None` if the bytes are not one.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes;
         let rest = &mut rest;

@@ -1,4 +1,4 @@
-//! Fills shards and index from a checkpoint. Each shard has a thread, and so has the index.
+//! Fills shards and index from a checkpoint. There is a thread for each shard, and one for the index.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::router::{NameHash, Router};
 use crate::shard::Shard;
 use crate::shard::record::HeadRecord;
 
-/// Metrics handled together, so that their cache misses overlap.
+/// Number of metrics handled together, so that their cache misses overlap.
 const ABREAST: usize = 64;
 
 /// A checkpoint that was loaded.
@@ -21,7 +21,7 @@ const ABREAST: usize = 64;
 pub(crate) struct Loaded {
     pub(crate) file: CheckpointFile,
     groups: Vec<Group>,
-    /// Metrics that have a number in the journal.
+    /// The number of metrics that have a number in the journal.
     pub(crate) numbered: usize,
     /// Time until the index was complete.
     pub(crate) names: std::time::Duration,
@@ -30,7 +30,8 @@ pub(crate) struct Loaded {
 /// Checks the whole file, then fills the shards and the index.
 ///
 /// # Errors
-/// If the file cannot be read or is damaged. In the first element, whether something was filled by then.
+/// If the file cannot be read or is damaged. The first element says whether something had been filled by
+/// then.
 pub(crate) fn load(
     file: CheckpointFile,
     shards: &mut [Shard],
@@ -108,7 +109,7 @@ impl Loading<'_> {
         let mine: Vec<(NameHash, &str)> =
             hashed.filter(|(hash, _)| self.router.shard(hash) == self.number).collect();
         let (mut rest, mut numbered) = (bytes, 0);
-        // Asked once: taking the lock for each name keeps the cache misses from overlapping.
+        // Read once: taking the lock for each name would keep the cache misses from overlapping.
         let has_quotas = self.quotas.has_rules();
         for names in mine.chunks(ABREAST) {
             names.iter().for_each(|(hash, _)| shard.warm_entry(hash));
@@ -130,8 +131,8 @@ fn coarse(configs: &[Arc<MetricConfig>]) -> Vec<usize> {
     configs.iter().map(|config| config.retention.stages().len() - 1).collect()
 }
 
-/// Visits the numbers that metrics have in the journal. Stops at a part that cannot be read. The file may have been
-/// removed since it was loaded.
+/// Visits the numbers that metrics have in the journal. Stops at a part that cannot be read, because the file
+/// may have been removed since it was loaded.
 pub(crate) fn numbers(loaded: &Loaded) -> impl Iterator<Item = (u32, MetricId)> + '_ {
     let coarse = coarse(&loaded.file.header.configs);
     let shards = loaded.file.header.shards.len();

@@ -1,6 +1,6 @@
-//! The checkpoint: one file with all names and heads as they are at a clean stop, so that neither the stop nor the next
-//! start has to go through the store metric by metric. `docs/formats/checkpoint.md` has the format,
-//! `docs/decisions/checkpoint.md` the reasons.
+//! The checkpoint: one file with all names and heads as they are at a clean stop. With it, neither the stop
+//! nor the next start has to go through the store metric by metric. The format is in
+//! `docs/formats/checkpoint.md`, the reasons are in `docs/decisions/checkpoint.md`.
 //!
 //! It is never the only copy of anything: store and journal stay as they are after a `kill -9`. A start uses it only
 //! if it fits both of them exactly, and removes it before anything changes.
@@ -25,18 +25,18 @@ pub enum CheckpointError {
     /// The file system failed.
     #[error("failed to {0} the checkpoint")]
     File(&'static str, #[source] io::Error),
-    /// The file is not a whole checkpoint of this version.
+    /// The file is not a complete checkpoint of this version.
     #[error("the checkpoint is damaged: {0}")]
     Damaged(&'static str),
-    /// Some metrics have no name in the index, or the other way round.
+    /// The index and the shards do not have the same metrics.
     #[error("{names} names of the index belong to {metrics} metrics")]
     Names {
-        /// Names that belong to a metric.
+        /// The number of names that belong to a metric.
         names: u64,
-        /// Metrics in the shards.
+        /// The number of metrics in the shards.
         metrics: u64,
     },
-    /// The store cannot be asked, or not be written.
+    /// The store could not be read or written.
     #[error(transparent)]
     Store(#[from] plumbago_store::StoreError),
     /// The journal could not be synced.
@@ -44,7 +44,7 @@ pub enum CheckpointError {
     Journal(#[from] plumbago_journal::JournalError),
 }
 
-/// A stamp that no other checkpoint has.
+/// Returns a stamp that no other checkpoint has.
 pub(crate) fn new_stamp() -> [u8; 16] {
     // The keys of `RandomState` are random in each process, and differ from value to value.
     let half = || RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes();

@@ -1,10 +1,11 @@
-//! The names of a group of metrics: each says how many bytes it shares with the one before, and its rest.
+//! The names of a group of metrics. For each name, the file contains the number of bytes that it shares with
+//! the previous name, and the rest of the name.
 
 use std::ops::Range;
 
 use crate::bytes::{put_varint, take_slice, take_varint};
 
-/// Appends a name. `last` is the one before it; empty for the first of a group.
+/// Appends a name. `last` is the previous name; it is empty for the first name of a group.
 pub(super) fn put(out: &mut Vec<u8>, last: &[u8], name: &[u8]) {
     let shared = last.iter().zip(name).take_while(|(a, b)| a == b).count();
     put_varint(out, shared as u32);
@@ -20,7 +21,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Replaces the names by those of a group. `None` if the bytes are damaged.
+    /// Replaces the names by those of another group. `None` if the bytes are damaged.
     pub(super) fn read(&mut self, bytes: &[u8], count: usize) -> Option<()> {
         self.text.clear();
         self.places.clear();
@@ -40,7 +41,7 @@ impl Names {
         (rest.is_empty() && std::str::from_utf8(&self.text).is_ok()).then_some(())
     }
 
-    /// The names.
+    /// The names of the group, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         self.places.iter().map(move |place| text.get(place.clone()).unwrap_or_default())

@@ -13,33 +13,34 @@ use super::{CheckpointError, Header, names};
 use crate::router::{NameHash, Router};
 use crate::shard::{BATCH, Shard};
 
-/// Metrics in a group.
+/// Number of metrics in a group.
 const GROUP_METRICS: usize = if cfg!(test) { 7 } else { 4096 };
-/// Groups queued for a thread.
+/// Number of groups queued for a thread.
 const QUEUE: usize = 2;
-/// Most threads that encode.
+/// Largest number of threads that encode.
 const ENCODERS_MAX: usize = 8;
-/// Bytes after which what was written is sent to the disk, so that the sync at the end has little left to do.
+/// After this many bytes, the written bytes are sent to the disk, so that the sync at the end has little left
+/// to do.
 const SYNC_BYTES: usize = 32 << 20;
 
-/// What a checkpoint is made of.
+/// The content of a checkpoint.
 pub(crate) struct Content<'a> {
     pub(crate) header: &'a Header,
     pub(crate) index: &'a Index,
     pub(crate) router: Router,
     pub(crate) shards: &'a [Shard],
-    /// For each shard, the position in the header of each of its layouts.
+    /// For each shard: the positions in the header of the settings of its layouts.
     pub(crate) configs: &'a [Vec<u32>],
 }
 
-/// What was written.
+/// What a finished checkpoint contains.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Saved {
     pub(crate) metrics: u64,
     pub(crate) bytes: u64,
 }
 
-/// Some names.
+/// Some names in the order of the index.
 #[derive(Default)]
 struct Chunk {
     text: String,
@@ -52,10 +53,12 @@ struct Encoded {
     metrics: u64,
 }
 
-/// Writes a checkpoint under another name and gives it its name once it is on the disk.
+/// Writes a checkpoint under a temporary name and renames it once it is on the disk.
 ///
 /// # Errors
-/// If the file system fails, or if index and shards do not have the same metrics. Then there is no checkpoint.
+///
+/// If the file system fails, or if the index and the shards do not have the same metrics. In these cases
+/// there is no checkpoint.
 pub(crate) fn save(path: &Path, content: &Content<'_>) -> Result<Saved, CheckpointError> {
     let new = file::unfinished(path);
     let saved = write(&new, content).and_then(|saved| {
@@ -70,7 +73,7 @@ pub(crate) fn save(path: &Path, content: &Content<'_>) -> Result<Saved, Checkpoi
 
 fn write(path: &Path, content: &Content<'_>) -> Result<Saved, CheckpointError> {
     let mut options = OpenOptions::new();
-    // It has the seed of the hash of names, which senders must not know.
+    // The file contains the seed of the hash of names, which senders must not know.
     options.write(true).create(true).truncate(true).mode(0o600);
     let file = options.open(path).map_err(|error| CheckpointError::File("create", error))?;
     let encoders = std::thread::available_parallelism().map_or(1, usize::from).min(ENCODERS_MAX);
@@ -100,7 +103,7 @@ fn send_names(index: &Index, encoders: Vec<SyncSender<Chunk>>) {
     let mut turns = encoders.iter().cycle();
     let mut chunk = Chunk::default();
     let mut send = |chunk: Chunk| {
-        // An encoder that has ended means that writing has failed.
+        // If an encoder has ended, writing has failed.
         let _ = turns.next().map(|encoder| encoder.send(chunk));
     };
     let mut add = |name: &str| {
@@ -160,7 +163,7 @@ impl Encoder<'_> {
         Encoded { frame, metrics }
     }
 
-    /// Encodes the heads of the names. Returns how many names have one.
+    /// Encodes the heads of the names. Returns how many of the names have a head.
     fn encode_heads(&mut self) -> u64 {
         let Content { header, shards, configs, .. } = *self.content;
         let mut metrics = 0;
@@ -180,7 +183,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Writes everything, in the order of the names.
+/// Writes all frames, in the order of the names.
 fn write_all(file: &File, header: &Header, frames: Vec<Receiver<Encoded>>) -> io::Result<Saved> {
     std::thread::scope(|scope| {
         let (written, syncs) = sync_channel::<()>(1);

@@ -1,4 +1,4 @@
-//! Copies metrics to other names. With a move, also begins to delete the originals. Points of both may arrive
+//! Copies metrics to other names. A move also begins to delete the originals. Points of both may arrive
 //! meanwhile.
 //!
 //! `read` and `snapshot` find out which slots a metric has; `stored` does this for another store. The copy is stored in
@@ -27,12 +27,12 @@ use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// How often a metric is asked for again while its points are on their way to the store.
+/// How often a metric is requested again while its points are on their way to the store.
 const TRIES: u32 = 400;
-/// Pause between two of them.
+/// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(25);
-/// A move copies the points that arrived since the last try and tries again, this often at most. After that the metric
-/// stays.
+/// A move copies the points that arrived since the last try and then tries again, at most this often. After
+/// that the metric is not moved.
 const MOVE_TRIES: u32 = 20;
 
 /// The reason for refusing a metric that is never at rest.
@@ -52,7 +52,8 @@ impl MetricCopier for Engine {
         copies: Vec<MetricCopy>,
         options: CopyOptions,
     ) -> Result<Vec<CopyReport>, StoreError> {
-        // In a task of its own: heads that are held still have to be released even if the caller is dropped.
+        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // dropped.
         let engine = self.clone();
         let copying = tokio::spawn(async move { engine.copy_all(&copies, options).await });
         match copying.await {
@@ -76,7 +77,7 @@ impl Engine {
         for try_number in 0..TRIES {
             let result = self.hold(copies, &mut left, &mut reports, options, &mut held).await;
             let is_last = try_number + 1 == TRIES;
-            // Metrics that are held still wait for the others only a short time.
+            // Metrics that are held still wait only a short time for the others.
             if result.is_err() || left.is_empty() || is_last || try_number % 8 == 7 {
                 let works = std::mem::take(&mut held);
                 let copied = self.copy_held(works, &mut reports, options).await;
@@ -93,7 +94,8 @@ impl Engine {
         Ok(reports)
     }
 
-    /// Asks for the metrics in `left` and holds still those that are at rest. The others stay in `left`.
+    /// Asks the shards for the metrics in `left`, and holds still those that are at rest. The others stay in
+    /// `left`.
     async fn hold(
         &self,
         copies: &[MetricCopy],
@@ -215,7 +217,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses copies to metrics whose settings do not fit.
+    /// Refuses copies to existing metrics whose settings do not match.
     async fn refuse_settings(&self, works: &[Work], reports: &mut [CopyReport]) -> Result<(), StoreError> {
         let names: Vec<&str> = works.iter().map(|work| work.copy.to.as_str()).collect();
         for (work, known) in works.iter().zip(self.parts().metadata.get(&names).await?) {
@@ -244,7 +246,7 @@ impl Engine {
         if batch.is_empty() || self.push(batch).await { Ok(()) } else { Err(stopping(FetchError::Stopping)) }
     }
 
-    /// Waits until neither a kill nor a power cut loses what was stored and accepted.
+    /// Waits until neither a kill nor a power cut can lose what was stored and accepted.
     async fn make_durable(&self) -> Result<(), StoreError> {
         self.journaled().await.map_err(stopping)?;
         let (flush, journal) = (Arc::clone(&self.parts().flush), self.parts().journal.clone());
@@ -308,13 +310,13 @@ impl Engine {
         *left = again;
         let points = grown.iter().map(|(at, points)| (works[*at].copy.to.as_str(), points.as_slice()));
         self.accept(batch_of(points)).await?;
-        // Makes the removals durable too, and the copied points before the next try.
+        // This makes the removals durable, and also the copied points before the next try.
         self.make_durable().await
     }
 }
 
-/// The result after an error. Once a deletion has begun, the caller must carry it out, because its copy is durable; so
-/// reports are returned instead of the error.
+/// The result after an error. Once a deletion has begun, the caller must carry it out, because the copy is
+/// durable. In that case the reports are returned instead of the error.
 fn unless_going(mut reports: Vec<CopyReport>, error: StoreError) -> Result<Vec<CopyReport>, StoreError> {
     if !reports.iter().any(|report| report.is_going) {
         return Err(error);
@@ -332,7 +334,7 @@ fn batch_of<'a>(points: impl Iterator<Item = (&'a str, &'a [(u32, f64)])>) -> Po
     batch
 }
 
-/// The points of a head that were copied.
+/// The number of points of a head that were copied.
 fn in_memory(head: &ImportHead) -> Vec<(u32, f64)> {
     let raw = head.layout.raw.resolution;
     let held = head.pairs.iter().map(|(slot, value)| (slot.saturating_mul(raw), *value));

@@ -10,10 +10,10 @@ use crate::shard::ALLOWANCE;
 use crate::shard::downsample::MetricLayout;
 use crate::slots::Stored;
 
-/// Slots that are read at a time, about.
+/// About how many slots are read at a time.
 const READ_SLOTS: u64 = 1 << 20;
 
-/// A metric whose stages are all read.
+/// A metric all of whose stages are read.
 pub(super) struct Whole {
     pub(super) id: MetricId,
     pub(super) layout: Arc<MetricLayout>,
@@ -70,7 +70,7 @@ fn ranges_of(metric: &Whole, stage: usize, now: i64) -> Vec<SlotRange> {
     ranges
 }
 
-/// How many ranges are read at once.
+/// How many of the ranges are read at once.
 fn pieces_at_once(pieces: &[(usize, usize, SlotRange)]) -> usize {
     let mut slots = 0;
     let fits = |(_, _, range): &&(usize, usize, SlotRange)| {

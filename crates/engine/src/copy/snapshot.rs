@@ -1,4 +1,4 @@
-//! The content of a metric as a history with values and counts: its rows, and what is only in memory. Pure.
+//! The content of a metric as a history with values and counts: its rows, and what is only in memory. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::shard::import::ImportHead;
 /// The known slots of a stage.
 pub(crate) type Slots = BTreeMap<u32, Window>;
 
-/// The history of a metric. `stored` has the known slots of each stage as the store has them; where the head has a slot
-/// too, the head's value is used.
+/// The history of a metric. `stored` contains the known slots of each stage from the store. For a slot that
+/// is also in the head, the head's value is used.
 pub(crate) fn history(head: &ImportHead, stored: Vec<Vec<(u32, Window)>>) -> Vec<HistoryStage> {
     let mut stages: Vec<Slots> = stored.into_iter().map(|slots| slots.into_iter().collect()).collect();
     stages.resize_with(head.layout.coarse() + 1, Slots::new);
@@ -26,8 +26,9 @@ pub(crate) fn history(head: &ImportHead, stored: Vec<Vec<(u32, Window)>>) -> Vec
     as_stages(&head.layout, stages)
 }
 
-/// The history of a metric from its tables alone, because another process may be writing it. If the raw slots of a
-/// window have more points than its row, as those of an open window do, the window is folded from them.
+/// The history of a metric from its tables alone, for a store that another process may be writing. If the raw
+/// slots of a window have more points than its row, as those of an open window do, the window is folded from
+/// them.
 pub(crate) fn of_tables(layout: &MetricLayout, stored: Vec<Vec<(u32, Window)>>) -> Vec<HistoryStage> {
     let mut stages: Vec<Slots> = stored.into_iter().map(|slots| slots.into_iter().collect()).collect();
     stages.resize_with(layout.coarse() + 1, Slots::new);
@@ -46,7 +47,7 @@ pub(crate) fn of_tables(layout: &MetricLayout, stored: Vec<Vec<(u32, Window)>>) 
     as_stages(layout, stages)
 }
 
-/// False if the head has no base: the store has all of the metric then.
+/// Whether the head has a base. If not, the store has all points of the metric.
 fn is_placed(head: &ImportHead) -> bool {
     head.base > 0 && !head.is_refolded
 }
@@ -70,8 +71,8 @@ fn add_windows(head: &ImportHead, stages: &mut [Slots]) {
     }
 }
 
-/// Folds the windows that the store does not have yet from all of their raw slots, because the head has no open windows
-/// to continue from.
+/// Folds the windows that the store does not have yet from all of their raw slots. Needed if the head has no
+/// open windows to continue from.
 fn fold_rest(head: &ImportHead, stages: &mut [Slots]) {
     let layout = &head.layout;
     let Some((raw, coarse)) = stages.split_first_mut() else { return };
@@ -185,8 +186,8 @@ mod tests {
     #[test]
     fn rows_of_windows_that_lack_raw_slots_are_folded_anew() {
         let layout = head("sum", 0, &[], &[]).layout;
-        // Window 99: all raw slots but the last one have expired. Window 100: complete. Window 101: its row has fewer
-        // slots than the raw stage. Window 102: no row.
+        // Window 99: all raw slots but the last one have expired. Window 100: complete. Window 101: its row
+        // was folded from fewer slots than the raw stage has. Window 102: no row.
         let raw = [(599, 1.0), (600, 2.0), (601, 3.0), (606, 4.0), (607, 5.0), (612, 6.0)];
         let window = |value: f64, count: u32| Window { value, count };
         let stored = vec![

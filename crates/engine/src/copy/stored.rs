@@ -12,8 +12,9 @@ use super::{PAUSE, TRIES, Work};
 use crate::engine::Engine;
 use crate::shard::downsample::MetricLayout;
 
-/// Reads the histories of metrics from the tables of a store, in the order of `metrics`. Reads only the tables, so
-/// other processes may use the store; points in the memory of such a process are missing.
+/// Reads the histories of metrics from the tables of a store, in the order of `metrics`. Reads only the
+/// tables, so other processes may use the store. Points that are only in the memory of such a process are
+/// missing.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -39,13 +40,14 @@ pub async fn histories_in_tables(
 }
 
 impl Engine {
-    /// Reads the content of different metrics, including what is only in memory; `None` for a metric that does not
-    /// exist.
+    /// Reads the content of these metrics, which must be distinct, including what is only in memory; `None`
+    /// for a metric that does not exist.
     ///
     /// # Errors
     /// If the store cannot be read, or if points of a metric stay on their way to the store for too long.
     pub async fn stored_metrics(&self, names: &[&str]) -> Result<Vec<Option<StoredMetric>>, StoreError> {
-        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // dropped.
         let (engine, names) =
             (self.clone(), names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>());
         let reading = tokio::spawn(async move { engine.stored_of(names).await });
@@ -80,7 +82,7 @@ impl Engine {
         Err(StoreError::new(ErrorKind::Overloaded, why))
     }
 
-    /// Reads metrics that are held still, and releases them.
+    /// Reads metrics whose changes are paused, and releases them.
     async fn read_held(&self, held: &[Work], found: &mut [Option<StoredMetric>]) -> Result<(), StoreError> {
         if held.is_empty() {
             return Ok(());

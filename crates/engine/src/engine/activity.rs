@@ -1,4 +1,4 @@
-//! Tells how many points arrive, and which metrics may have points in a range of time.
+//! Counts the points that arrive, and finds out which metrics may have points in a time range.
 
 use plumbago_store::FetchError;
 
@@ -11,8 +11,9 @@ impl Engine {
         self.0.stats.received.get()
     }
 
-    /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both inclusive);
-    /// `None` if the engine does not know. After a flush, the newest point may seem up to an hour younger than it is.
+    /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both
+    /// inclusive); `None` if this is not known. After a flush, the newest point may seem up to an hour
+    /// younger than it is.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.

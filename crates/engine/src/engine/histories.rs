@@ -1,5 +1,5 @@
-//! Passes questions about heads to the shards, and the changes that follow: for storing histories and for deleting
-//! ranges.
+//! Passes requests about heads to the shards, and the changes that follow, when histories are stored or
+//! ranges are deleted.
 
 use futures::future::try_join_all;
 use plumbago_store::FetchError;

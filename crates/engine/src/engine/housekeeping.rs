@@ -1,5 +1,5 @@
-//! The engine's work besides points: it compares memory with its ceiling, updates gauges and conditions, and drops
-//! journal segments.
+//! The engine's work besides points: comparing memory with its ceiling, updating gauges and conditions, and
+//! dropping journal segments.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,9 +15,9 @@ use crate::recover::StartError;
 use crate::refusals::Refusals;
 
 impl Engine {
-    /// Starts a thread that compares memory with its ceiling until the shards end. The runtime is not used for
-    /// it, because the pause between two measurements has to be short even when the runtime is busy. While nothing
-    /// happens, most measurements are left out.
+    /// Starts a thread that compares memory with its ceiling until the shards end. It does not run on the
+    /// runtime, because the pause between two measurements has to be short even when the runtime is busy.
+    /// While nothing happens, most measurements are skipped.
     pub(super) fn watch_memory(&self) -> Result<(), StartError> {
         let parts = &self.0.parts;
         if self.0.config.memory_max.0 == 0 {
@@ -122,7 +122,7 @@ impl Engine {
         if inner.parts.journal.segments().iter().all(|segment| segment.number >= needed) {
             return;
         }
-        // Without its name a state row could not be distinguished from that of a deleted metric.
+        // Without its name, a state row could not be distinguished from that of a deleted metric.
         if let Err(error) = inner.parts.metadata.sync_names().await {
             tracing::warn!(
                 %error,

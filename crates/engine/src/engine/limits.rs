@@ -13,14 +13,14 @@ use crate::config::CreateLimit;
 use crate::quotas::{Generation, Quotas};
 use crate::shard::quota::Decision;
 
-/// Metrics in one page of the metadata scan.
+/// Number of metrics in one page of the metadata scan.
 const PAGE: usize = 10_000;
 /// How often, at most, the metadata store is searched for metrics that have no account yet.
 const PASSES: u32 = 5;
-/// Pause before the next search: metrics that are being created are not in the metadata store.
+/// Pause before the next search, because metrics that are being created are not in the metadata store yet.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why new quotas are not in effect.
+/// Why new quotas did not come into effect.
 #[derive(Debug, thiserror::Error)]
 pub enum QuotaError {
     /// The names could not be read from the metadata store.
@@ -32,12 +32,12 @@ pub enum QuotaError {
 }
 
 impl Engine {
-    /// The quotas in effect, and what is used of them.
+    /// The quotas in effect, and how much of them is used.
     pub fn quotas(&self) -> &Arc<Quotas> {
         &self.0.parts.quotas
     }
 
-    /// Changes the limit of new metrics.
+    /// Changes the limit on new metrics per minute.
     pub fn set_max_creates(&self, limit: CreateLimit) {
         self.0.creates.set(limit);
     }

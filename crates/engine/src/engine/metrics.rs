@@ -1,4 +1,4 @@
-//! Adopts, forgets and deletes metrics, and says what is known of them.
+//! Adopts, forgets and deletes metrics, and answers questions about them.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::command::ShardCommand;
 use crate::shard::live::Adopted;
 
 impl Engine {
-    /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has stay as they
-    /// are, but adopt a new configuration if it can read what is stored.
+    /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has
+    /// stay as they are, but get a new configuration if it can read the stored values.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
@@ -41,8 +41,8 @@ impl Engine {
         self.ask_each(names, ShardCommand::Contains).await
     }
 
-    /// Returns for each metric whether it got a point since `since` (seconds since the epoch), holds one that
-    /// is not stored, or is being created.
+    /// Returns for each metric whether it got a point since `since` (seconds since the epoch), holds a point
+    /// that is not stored, or is being created.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
@@ -67,7 +67,8 @@ impl Engine {
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError> {
         let index = &self.0.parts.index;
-        // Remove the name from the index first: a point that arrives after the head was removed adds it again.
+        // Remove the name from the index first. If a point arrives after the head was removed, it adds the
+        // name again.
         let listed: Vec<bool> = names.iter().map(|name| index.remove(name)).collect();
         let forgotten =
             self.ask_each(names, |hashes, answer| ShardCommand::Forget(hashes, since, answer)).await;
@@ -76,9 +77,10 @@ impl Engine {
         forgotten
     }
 
-    /// The settings that the heads of these metrics have; `None` for a metric without a head.
+    /// The settings in the heads of these metrics; `None` for a metric without a head.
     ///
     /// # Errors
+    ///
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub(crate) async fn settings_of(
         &self,
@@ -87,10 +89,11 @@ impl Engine {
         self.ask_each(names, ShardCommand::Settings).await
     }
 
-    /// Begins to delete whole metrics: drops the points in memory, which count as rejected (`deleted`), and writes the
-    /// removal to the journal. Returns for each name whether the deletion has begun; for the others the caller tries
-    /// again in a moment. Points that arrive later create a new metric. None of its points go to the stores before
-    /// [`Engine::end_deletions`], so every deletion that has begun must be ended.
+    /// Begins to delete whole metrics: drops the points in memory, which count as rejected (`deleted`), and
+    /// writes the removal to the journal. Returns for each name whether the deletion has begun. If it has
+    /// not, the caller tries again in a moment. Points that arrive later create a new metric. None of its
+    /// points go to the stores before [`Engine::end_deletions`], so every deletion that has begun must be
+    /// ended.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.

@@ -49,7 +49,7 @@ mod threads;
 pub use limits::QuotaError;
 pub use settings::ChangeError;
 
-/// Commands that one shard queues.
+/// Largest number of commands in the queue of one shard.
 const COMMAND_QUEUE: usize = 1024;
 
 /// What the engine depends on.
@@ -58,35 +58,36 @@ pub struct EngineParts {
     pub clock: Arc<dyn Clock>,
     /// Registers self-metrics.
     pub registry: Registry,
-    /// The names of all metrics; new ones are added.
+    /// The names of all metrics; new names are added.
     pub index: Arc<Index>,
-    /// Reads points.
+    /// The store that points are read from.
     pub points: Arc<dyn PointStore>,
-    /// Commits flushes, and keeps state rows.
+    /// The store that flushes are committed to, with its state rows.
     pub flush: Arc<dyn FlushStore>,
-    /// Stores new metrics, and lists all metrics at start.
+    /// The metadata store: it stores new metrics, and lists all metrics at the start.
     pub metadata: Arc<dyn MetadataStore>,
-    /// Keeps accepted points until they are flushed.
+    /// The journal, which keeps accepted points until they are flushed.
     pub journal: Journal,
     /// The file that a clean stop leaves for the next start, if the store allows it; `None` for never.
     pub checkpoint: Option<PathBuf>,
     /// The time that one journal segment covers.
     pub journal_segment: Duration,
-    /// Chooses retention and aggregation of a new metric.
+    /// Chooses the retention and the aggregation of a new metric.
     pub config_for: ConfigFor,
     /// Refuses names that the store cannot hold.
     pub name_check: NameCheck,
     /// Returns the memory that the process uses, in bytes.
     pub memory_used: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// Bytes below `memory_max` that caches, buffers and requests may grow to.
+    /// The part of `memory_max` that caches, buffers and requests may take, in bytes.
     pub memory_reserved: u64,
-    /// What the metrics below a directory may take.
+    /// The limits on the metrics below directories.
     pub quotas: Arc<Quotas>,
-    /// Where the engine states what an operator should know: memory at its ceiling, refusals in number.
+    /// Where the engine raises conditions for operators, such as memory at its ceiling or many refused
+    /// points.
     pub conditions: Conditions,
 }
 
-/// The receivers of a shard's queues, until its worker is started.
+/// The receivers of a shard's queues. They are kept here until the shard's worker is started.
 struct QueueEnds {
     commands: mpsc::Receiver<ShardCommand>,
     points: mpsc::Receiver<ShardBatch>,
@@ -101,7 +102,7 @@ struct Inner {
     queues: Vec<mpsc::Sender<ShardBatch>>,
     gauges: Vec<Arc<ShardGauges>>,
     allowance: Arc<Allowance>,
-    /// True while reading from senders pauses because memory is at its ceiling.
+    /// Whether reading from senders pauses because memory is at its ceiling.
     paused: watch::Sender<bool>,
     store_trouble: Arc<StoreTrouble>,
     give_up: Arc<AtomicBool>,
@@ -111,17 +112,17 @@ struct Inner {
     found: Mutex<Option<CheckpointFile>>,
     /// What the gates of all shards share, once the engine is started.
     gates: OnceLock<Arc<create::Shared>>,
-    /// Held for reading while a metric is changed in the metadata store first and in its head then. A stop for a
-    /// checkpoint holds it for writing, so that the checkpoint has both or neither.
+    /// Held for reading while a metric is changed, first in the metadata store and then in its head. A stop
+    /// for a checkpoint holds it for writing, so that the checkpoint has both changes or neither.
     between_stores: tokio::sync::RwLock<()>,
-    /// Held while settings of a metric change.
+    /// Held while the settings of a metric change.
     changes: tokio::sync::Mutex<()>,
     /// Held while quotas change.
     quota_changes: tokio::sync::Mutex<()>,
     creates: Arc<Creates>,
 }
 
-/// The one writer and the one reader of points. Cloning shares it.
+/// The one writer and the one reader of points. Clones share the same engine.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
@@ -149,7 +150,7 @@ impl Engine {
         }
         let creates = Arc::new(Creates::new(config.max_creates_per_minute));
         let found = find_checkpoint(parts.checkpoint.as_deref(), shards);
-        // The seed is random, so that no sender can choose names that collide.
+        // The seed is random, so that no sender can choose names whose hashes collide.
         let random = || RandomState::new().hash_one("plumbago");
         let router = Router::new(found.as_ref().map_or_else(random, |found| found.header.seed), shards);
         Self(Arc::new(Inner {
@@ -175,7 +176,7 @@ impl Engine {
         }))
     }
 
-    /// Returns a reader of points that asks neither peers nor the metadata store.
+    /// Returns a reader of points that uses neither peers nor the metadata store.
     pub fn reader(&self) -> Reader {
         Reader::new(
             self.0.router,
@@ -185,7 +186,7 @@ impl Engine {
         )
     }
 
-    /// True once a stop has given up on the store.
+    /// Whether a stop has given up on the store.
     pub(crate) fn has_given_up(&self) -> bool {
         self.0.give_up.load(Ordering::Relaxed)
     }
@@ -194,12 +195,13 @@ impl Engine {
         &self.0.parts
     }
 
-    /// Only one change of settings at a time.
+    /// Waits for the lock that allows only one change of settings at a time.
     pub(crate) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.0.changes.lock().await
     }
 
-    /// Hold the returned value from a change in the metadata store until the head of the metric has it too.
+    /// Waits for a guard. Hold it from a change in the metadata store until the head of the metric has the
+    /// change too.
     pub(crate) async fn between_stores(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
         self.0.between_stores.read().await
     }
@@ -244,10 +246,11 @@ impl Engine {
         Ok(answers)
     }
 
-    /// Returns what became of all points. Exact for the points that the shards have applied; those still
+    /// Returns the ledger. It is exact for the points that the shards have applied; points that are still
     /// queued count as held.
     ///
     /// # Errors
+    ///
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub async fn ledger(&self) -> Result<Ledger, FetchError> {
         let parts = try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::Ledger))).await?;
@@ -265,8 +268,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns metrics that get several points for each slot of their raw stage most of the time, so that all but
-    /// the last of them are replaced. Only a sample of the metrics is watched.
+    /// Returns metrics that get several points for each slot of their raw stage most of the time, so that all
+    /// but the last of them are replaced. Only a sample of the metrics is checked.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.
@@ -279,9 +282,10 @@ impl Engine {
         Ok(whole)
     }
 
-    /// Flushes the points held now and returns once all are committed.
+    /// Flushes the points that are held now and returns once all of them are committed.
     ///
     /// # Errors
+    ///
     /// [`FetchError::Stopping`] when the engine was stopped.
     pub async fn flush_all(&self) -> Result<(), FetchError> {
         try_join_all(self.0.workers.iter().map(|shard| ask(shard, ShardCommand::FlushAll))).await?;

@@ -1,4 +1,4 @@
-//! Points on their way to the shards that own their metrics.
+//! Queues points for the shards that own their metrics.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use super::Engine;
 use crate::router::ShardBatch;
 
 impl Engine {
-    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the points of the
-    /// other shards are queued at once. Returns `false` when the engine is shutting down: the points that are not
-    /// queued by then are dropped.
+    /// Queues a batch for the shards that own its metrics. Waits while one of their queues is full; the
+    /// points of the other shards are queued at once. Returns `false` when the engine is shutting down. In
+    /// that case points that are not queued yet are dropped.
     pub async fn push(&self, batch: PointBatch) -> bool {
         if *self.0.paused.borrow() {
             // The sender of this channel lives as long as the engine.

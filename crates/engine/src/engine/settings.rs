@@ -11,18 +11,18 @@ pub enum ChangeError {
     /// There is no metric of this name.
     #[error("there is no metric {0:?}")]
     Unknown(String),
-    /// The stored values would mean something else with the new method.
+    /// The stored values would have another meaning under the new method.
     #[error(
         "{name:?} cannot change from {from} to {to}: its stored windows were made by {from}, and {to} would read them \
          wrongly; average, sum and avg_zero can change into each other, and a metric with only one stage \
          can change to any method"
     )]
     Windows {
-        /// The metric.
+        /// The name of the metric.
         name: String,
-        /// Its method.
+        /// The present method.
         from: Aggregation,
-        /// The method asked for.
+        /// The requested method.
         to: Aggregation,
     },
     /// The metadata store could not be read or written.
@@ -34,11 +34,13 @@ pub enum ChangeError {
 }
 
 impl Engine {
-    /// Changes the aggregation method of a metric, in the metadata store and in its head. Returns the old method. From
-    /// then on all windows are read by the new method, including those that are already stored.
+    /// Changes the aggregation method of a metric, in the metadata store and in its head. Returns the old
+    /// method. From then on all windows are read with the new method, including those that are already
+    /// stored.
     ///
     /// # Errors
-    /// [`ChangeError`]. Then nothing has changed, or only the metadata store has. The call may be repeated.
+    /// [`ChangeError`]. In that case nothing has changed, or only the metadata store has. The call may be
+    /// repeated.
     pub async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<Aggregation, ChangeError> {
         let _alone = self.0.changes.lock().await;
         let metadata = &self.0.parts.metadata;
@@ -55,8 +57,9 @@ impl Engine {
             metadata.set_aggregation(name, method).await?;
             metadata.sync_names().await?;
         }
-        // If the node finds names in the store, it has no head for a metric that it does not write. The head gets the
-        // method even if the metadata store already has it, because an earlier call may have failed after that change.
+        // If globs are resolved in the store, this node has no head for a metric that it does not write. The
+        // head gets the method even if the metadata store already has it, because an earlier call may have
+        // failed after that change.
         if self.contains(&[name]).await? == [true] {
             self.adopt(&[changed]).await?;
         }

@@ -1,4 +1,4 @@
-//! A start: from the checkpoint of a clean stop if it fits, otherwise from names, state rows and journal.
+//! The start: from the checkpoint of a clean stop if it fits, otherwise from names, state rows and journal.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -13,8 +13,8 @@ impl Engine {
     /// Loads metrics and points of earlier runs, then starts the worker threads.
     ///
     /// # Errors
-    /// When the store or the journal cannot be read, when a thread cannot be started, and when the engine
-    /// was started before.
+    /// If the store or the journal cannot be read, if a thread cannot be started, or if the engine was
+    /// started before.
     pub async fn start(&self) -> Result<Recovered, StartError> {
         let inner = &*self.0;
         let ends = std::mem::take(&mut *inner.ends.lock().unwrap_or_else(PoisonError::into_inner));
@@ -52,14 +52,14 @@ impl Engine {
             now: inner.parts.clock.now(),
         };
         let start = recover::recover(&sources, shards).await?;
-        // From now on it would not have what arrives.
+        // From now on, new points would be missing from the checkpoint.
         if let Some(path) = &inner.parts.checkpoint {
             checkpoint::remove(path)?;
         }
         Ok(start)
     }
 
-    /// Fills the shards and the index from the checkpoint. `None` if there is none that fits.
+    /// Fills the shards and the index from the checkpoint. `None` if there is no checkpoint that fits.
     fn load_checkpoint(&self, shards: &mut [Shard]) -> Result<Option<Loaded>, StartError> {
         let inner = &*self.0;
         let found = inner.found.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -76,14 +76,14 @@ impl Engine {
                 Ok(None)
             }
             Err((true, error)) => {
-                // Index and quotas have parts of it. The next start does without it.
+                // The index and the quotas contain a part of the checkpoint. The next start does not use it.
                 checkpoint::remove(&path)?;
                 Err(error.into())
             }
         }
     }
 
-    /// Ends the use of a loaded checkpoint: from now on it would not have what arrives.
+    /// Removes a loaded checkpoint, because from now on new points would be missing from it.
     fn begin_from(&self, loaded: &Loaded, shards: &mut [Shard], began: Instant) -> Result<Start, StartError> {
         let parts = &self.0.parts;
         checkpoint::remove(loaded.file.path())?;
@@ -102,7 +102,8 @@ impl Engine {
         Ok(Start { report, numbers, creations: shards.iter().map(|_| Vec::new()).collect() })
     }
 
-    /// Writes the store's second copy of the numbers in the background. The file of the checkpoint is still open.
+    /// Writes the store's second copy of the metric numbers in the background. The file of the checkpoint is
+    /// still open.
     fn note_numbers(&self, loaded: Loaded) -> Result<(), StartError> {
         let flush = Arc::clone(&self.0.parts.flush);
         self.spawn("numbers", move || {
@@ -110,7 +111,7 @@ impl Engine {
         })
     }
 
-    /// Why the checkpoint does not fit what store and journal have; `None` if it does.
+    /// Why the checkpoint does not fit the store and the journal; `None` if it does.
     fn unfit(&self, found: &CheckpointFile) -> Result<Option<&'static str>, StartError> {
         let parts = &self.0.parts;
         let why = if !parts.flush.capabilities().keeps_checkpoints {

@@ -1,4 +1,5 @@
-//! A stop: the workers end, and what they have in memory goes to the store or, with many metrics, into a checkpoint.
+//! The stop: the workers end, and their points in memory go to the store or, if there are many metrics, into
+//! a checkpoint.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -14,13 +15,13 @@ use crate::command::{ShardCommand, StopOrder, Stopped};
 use crate::ledger::Ledger;
 use crate::shard::{NUMBER_BITS, Shard};
 
-/// How long a stop waits until nothing is changed in the metadata store and in heads. After that it does without a
-/// checkpoint.
+/// How long a stop waits until no metric is being changed in the metadata store and in heads. After this time
+/// it continues without a checkpoint.
 const BETWEEN_STORES_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// Applies what is queued, makes everything durable and ends the threads. Listeners must be closed
-    /// before. Gives up after `timeout` when the store keeps failing: the points stay in the journal.
+    /// Applies what is queued, makes everything durable and ends the threads. Listeners must be closed before
+    /// this call. Gives up after `timeout` when the store keeps failing: the points stay in the journal.
     pub async fn stop(&self, timeout: Duration) -> Ledger {
         let between_stores = match self.wants_checkpoint() {
             true => tokio::time::timeout(BETWEEN_STORES_TIMEOUT, self.0.between_stores.write()).await.ok(),
@@ -79,7 +80,7 @@ impl Engine {
         stopped
     }
 
-    /// True if a stop should try to leave a checkpoint.
+    /// Whether a stop should try to leave a checkpoint.
     fn wants_checkpoint(&self) -> bool {
         let inner = &*self.0;
         let metrics: u64 = inner.gauges.iter().map(|gauges| gauges.metrics.load(Ordering::Relaxed)).sum();
@@ -98,7 +99,8 @@ impl Engine {
             && has_numbers()
     }
 
-    /// Writes the checkpoint. If that fails, nothing is lost: the journal has everything that is not stored.
+    /// Writes the checkpoint. If this fails, nothing is lost, because the journal has everything that is not
+    /// stored.
     async fn write_checkpoint(&self, shards: Vec<Shard>) {
         let began = Instant::now();
         let synced = self.0.parts.metadata.sync_names().await.map_err(CheckpointError::from);
@@ -124,8 +126,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// The order matters: what the checkpoint relies on is on the disk before it has its name, and a change that is made
-    /// meanwhile removes the store's note.
+    /// Saves the checkpoint. The order matters: everything that the checkpoint relies on is on the disk
+    /// before the checkpoint gets its name, and any change made meanwhile removes the store's note.
     fn save_checkpoint(&self, shards: &[Shard]) -> Result<checkpoint::Saved, CheckpointError> {
         let parts = &self.parts;
         let Some(path) = &parts.checkpoint else { return Err(CheckpointError::Damaged("it has no path")) };
@@ -161,7 +163,8 @@ impl Inner {
     }
 }
 
-/// The settings of all shards, each once, and for each shard the position of each of its layouts among them.
+/// The settings of all shards without duplicates, and for each shard the position of each of its layouts
+/// among them.
 fn configs(shards: &[Shard]) -> (Vec<Arc<MetricConfig>>, Vec<Vec<u32>>) {
     let (mut all, mut known) = (Vec::new(), HashMap::new());
     let of_shards = shards.iter().map(|shard| {

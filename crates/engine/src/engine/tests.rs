@@ -1,4 +1,5 @@
-//! The whole engine with a store in memory: a stuck shard, a stuck store, a failing store, and a restart.
+//! Tests of the whole engine with a store in memory: a stuck shard, a stuck store, a failing store, and a
+//! restart.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -104,7 +105,7 @@ impl FlushStore for GatedStore {
     }
 }
 
-/// What remains when an engine stops, and the gates with which a test blocks one.
+/// What remains when an engine stops, and the gates with which a test can block an engine.
 struct World {
     dir: tempfile::TempDir,
     clock: Arc<ManualClock>,
@@ -116,7 +117,7 @@ struct World {
     creations: Arc<Gate>,
     shards: usize,
     quotas: Arc<Quotas>,
-    /// Stops leave a checkpoint.
+    /// Whether stops leave a checkpoint.
     checkpoint: bool,
 }
 
@@ -220,7 +221,7 @@ async fn values(engine: &Engine, names: &[String], seconds: i64) -> Vec<Vec<f64>
     series.into_iter().map(known).collect()
 }
 
-/// Blocks the worker of shard 0 and fills its queue. Returns the number of points pushed.
+/// Blocks the worker of shard 0 and fills its queue. Returns the number of pushed points.
 async fn block_shard_0(world: &World, engine: &Engine) -> u64 {
     world.creations.set_closed(true);
     let stuck = names(engine, "stuck", 0, 1);
@@ -270,7 +271,7 @@ async fn a_shard_that_is_stuck_delays_no_points_and_reads_of_others() {
     assert_eq!((ledger.received, ledger.missing()), (queued + 31, 0));
 }
 
-/// Nothing else says why new metrics do not appear while points of known ones are stored.
+/// This condition is the only sign that new metrics are not created while points of known metrics are stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_metrics_that_cannot_be_written_are_a_condition() {
     let world = World::new();
@@ -332,7 +333,7 @@ async fn a_store_that_fails_at_times_gets_every_point() {
         assert!(engine.push(batch(&all, START + second, second as f64)).await);
         if second % 20 == 0 {
             engine.flush_all().await.unwrap();
-            // A late point, because the whole head was flushed before.
+            // This point is late, because the whole head was flushed before.
             assert!(engine.push(batch(&all, START + second - 15, -1.0)).await);
         }
     }
@@ -376,7 +377,8 @@ async fn a_stop_applies_what_is_queued_and_a_start_has_it() {
     world.stop(engine).await;
 }
 
-/// Workers handle reads and acknowledgements before points, so a full queue of points delays neither.
+/// Workers handle reads and acknowledgements before points, so a full queue of points delays neither reads
+/// nor acknowledgements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_answered_while_senders_keep_the_queues_full() {
     let world = World::new();

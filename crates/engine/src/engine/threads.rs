@@ -15,11 +15,11 @@ use crate::worker::create::{self, Gate};
 use crate::worker::flusher::Flusher;
 use crate::worker::{Progress, ShardWorker};
 
-/// Most jobs in the queue of one flusher.
+/// Largest number of jobs in the queue of one flusher.
 const JOB_QUEUE: usize = 4;
-/// Most batches in the queue of one shard. When it is full, senders wait.
+/// Largest number of batches in the queue of one shard. When it is full, senders wait.
 const POINT_QUEUE: usize = 64;
-/// Most bytes of a queued batch.
+/// Largest size of a queued batch, in bytes.
 const BATCH_BYTES: u64 = 512 << 10;
 
 impl Engine {
@@ -115,7 +115,8 @@ impl Engine {
     }
 }
 
-/// The length of a shard's queue of batches, so that all these queues take a small part of the memory ceiling.
+/// The length of a shard's queue of batches, chosen so that all these queues together take a small part of
+/// the memory ceiling.
 pub(super) fn point_queue(memory_max: u64) -> usize {
     if memory_max == 0 {
         return POINT_QUEUE;

@@ -1,4 +1,4 @@
-//! Fits the stages of a history to those of the metric.
+//! Maps the stages of a history to those of the metric.
 
 use plumbago_model::{Aggregation, MetricConfig, Window};
 use plumbago_store::HistoryStage;
@@ -9,26 +9,26 @@ use crate::shard::downsample::MetricLayout;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) slot: u32,
-    /// In stage 0, the value with a count of 1.
+    /// The value and its count. In stage 0 the count is 1.
     pub(crate) window: Window,
-    /// True if readers of the history saw the slot, so that xFilesFactor must not hide it.
+    /// Whether readers of the history saw the slot, so that xFilesFactor must not hide it.
     pub(crate) is_shown: bool,
-    /// True if value and count are exactly those that the history has stored.
+    /// Whether value and count are exactly those that the history has stored.
     pub(crate) is_exact: bool,
 }
 
-/// The slots of a history, arranged by the stages of its metric.
+/// The slots of a history, arranged by the stages of the metric.
 #[derive(Debug, Default)]
 pub(crate) struct Arranged {
     /// For each stage its slots, in the order of time.
     pub(crate) stages: Vec<Vec<Cell>>,
-    /// Points for which the metric has no stage.
+    /// The number of points for which the metric has no stage.
     pub(crate) left_out: u64,
 }
 
-/// Puts the slots of each stage into the metric's stage of the same resolution. A stage that the history does not
-/// have is folded from its finest stage that fits into it. Slots that are older than the retention at `now` (seconds
-/// since the epoch) are left out.
+/// Puts the slots of each stage into the metric's stage of the same resolution. If the history lacks a stage,
+/// its slots are folded from the history's finest stage whose resolution divides theirs. Slots that are older
+/// than the retention at `now` (seconds since the epoch) are left out.
 pub(crate) fn arrange(layout: &MetricLayout, history: &[HistoryStage], now: i64) -> Arranged {
     let config = &layout.config;
     let mut arranged = Arranged::default();
@@ -70,7 +70,8 @@ fn direct(layout: &MetricLayout, stage: usize, slot: u32, value: f64) -> Cell {
     let raw = Window { value, count: 1 };
     let window = match stage {
         0 => raw,
-        // The sum would be too large for a float. The value then counts as one slot, unless xFilesFactor hides it.
+        // The sum would be too large for a float. In that case the value counts as one slot, unless
+        // xFilesFactor would hide it.
         _ => shown(layout, stage, value, 1).unwrap_or(raw),
     };
     Cell { slot, window, is_shown: true, is_exact: false }
@@ -86,7 +87,7 @@ fn windows(from: &HistoryStage) -> impl Iterator<Item = (u32, Window)> {
     counted.map(|((time, value), count)| (*time, Window { value: *value, count: *count }))
 }
 
-/// Merges the windows of a finer stage.
+/// Merges the windows of a finer stage into coarser windows.
 fn merge(config: &MetricConfig, resolution: u32, windows: impl Iterator<Item = (u32, Window)>) -> Vec<Cell> {
     let mut merged: Vec<(u32, Vec<Window>)> = Vec::new();
     for (time, window) in windows {
@@ -105,8 +106,8 @@ fn merge(config: &MetricConfig, resolution: u32, windows: impl Iterator<Item = (
     merged.into_iter().map(cell).collect()
 }
 
-/// A window of a coarse stage for which readers get this value, as they did from whisper. Its count is that of a full
-/// window, at least `least`, so that xFilesFactor does not hide it.
+/// A window of a coarse stage for which readers get this value, as they did from whisper. Its count is that
+/// of a full window, and at least `least`, so that xFilesFactor does not hide it.
 pub(crate) fn shown(layout: &MetricLayout, stage: usize, value: f64, least: u32) -> Option<Window> {
     layout.config.aggregation.window_showing(value, layout.per[stage - 1].max(least))
 }
@@ -128,7 +129,7 @@ fn fold(
             None => cells.push((slot, vec![value])),
         }
     }
-    // Each slot of a stage coarser than the raw one stands for several raw slots.
+    // Each slot of a stage that is coarser than the raw stage counts as several raw slots.
     let weight = (from / raw).max(1);
     let cell = |(slot, values): (u32, Vec<f64>)| {
         let window = method.fold_all(values.into_iter());
@@ -201,7 +202,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(cells(1), [(32, 7.0, 2, true), (33, 5.0, 3, true)]);
-        // The finest stage that fits is the raw one.
+        // The finest stage whose resolution divides this one is the raw stage.
         assert_eq!(cells(2), [(16, 1.0, 1, false)]);
         let arranged = arrange(&layout, &history[1..], 1005);
         assert_eq!(arranged.stages[2][0].window, Window { value: 12.0, count: 5 });

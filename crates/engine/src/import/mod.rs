@@ -1,7 +1,7 @@
 //! Stores the history of metrics, which may get points meanwhile, and reads it back.
 //!
-//! `arrange` fits a history to the stages of its metric, and `plan` decides what is stored. The code for the heads is
-//! in `shard/import.rs`. The reasons are in `docs/decisions/whisper-import.md`.
+//! `arrange` maps a history to the stages of its metric, and `plan` decides which rows are stored. The code
+//! for the heads is in `shard/import.rs`. The reasons are in `docs/decisions/whisper-import.md`.
 
 mod arrange;
 mod plan;
@@ -25,11 +25,12 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
 use crate::slots::Stored;
 
-/// How often a metric is asked for while it is being flushed or gets late points. After that its history is refused.
+/// How often a metric is requested while it is being flushed or gets late points. After that its history is
+/// refused.
 const TRIES: u32 = 400;
-/// Pause between two of them.
+/// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(25);
-/// How often a commit is tried if it fails with an error that may pass.
+/// How often a commit is tried if it fails with a transient error.
 const COMMITS: u32 = 8;
 
 /// The reason for refusing the history of a metric that is never at rest.
@@ -50,7 +51,8 @@ impl HistorySink for Engine {
         histories: Vec<History>,
         options: HistoryOptions,
     ) -> Result<Vec<HistoryReport>, StoreError> {
-        // In a task of its own: heads that were asked for have to be released even if the caller is dropped.
+        // Runs in a separate task: heads that were requested have to be released even if the caller is
+        // dropped.
         let engine = self.clone();
         let taking = tokio::spawn(async move { engine.take_histories(histories, options).await });
         match taking.await {
@@ -65,7 +67,7 @@ impl HistorySink for Engine {
 }
 
 impl Engine {
-    /// Does the work of [`HistorySink::take`].
+    /// Implements [`HistorySink::take`].
     pub(crate) async fn take_histories(
         &self,
         histories: Vec<History>,
@@ -147,7 +149,8 @@ impl Engine {
         (!has_room).then(|| "memory: there is no memory left for new metrics (engine.memory_max)".to_owned())
     }
 
-    /// Asks the heads of the histories in `left`. Histories of busy heads stay in the list.
+    /// Asks the shards for the heads of the histories in `left`. Histories whose heads are busy stay in the
+    /// list.
     async fn begin_histories(
         &self,
         waiting: &mut VecDeque<(usize, History)>,
@@ -260,7 +263,7 @@ impl Engine {
         Ok(plans)
     }
 
-    /// Reads what the store has in the range of each stage; nothing for metrics that were just created.
+    /// Reads the stored slots in the range of each stage; none for metrics that were just created.
     async fn read_stored(
         &self,
         works: &[Work],
@@ -303,8 +306,8 @@ impl Engine {
     }
 }
 
-/// When the slot after the last one of a history begins, in seconds since the epoch. For a coarse stage it is the
-/// beginning of the last slot, because that slot may not have ended yet.
+/// The start of the slot after the last one of a history, in seconds since the epoch. For a coarse stage it
+/// is the start of the last slot, because that slot may not have ended yet.
 fn end_of(history: &History) -> u32 {
     let ends = history.stages.iter().enumerate().filter_map(|(index, stage)| {
         let (time, _) = stage.points.last()?;
@@ -313,7 +316,7 @@ fn end_of(history: &History) -> u32 {
     ends.max().unwrap_or(0)
 }
 
-/// The slots of each stage that a plan may look at.
+/// The slots of each stage that a plan may need.
 fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     let layout: &MetricLayout = &head.layout;
     let range = |(stage, cells): (usize, &Vec<arrange::Cell>)| {
@@ -326,9 +329,9 @@ fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     arranged.stages.iter().enumerate().map(range).collect()
 }
 
-/// The raw slots in the store from which a window may have to be folded: those that have not expired, from the first
-/// slot or window that the history touches or that is open. A raw stage may hold years of seconds, so nothing before
-/// that is read.
+/// The raw slots in the store from which a window may have to be folded: those that have not expired,
+/// starting at the first slot or window that is in the history or open. A raw stage may hold years of
+/// seconds, so nothing before that is read.
 fn raw_range(head: &ImportHead, arranged: &Arranged, now: i64) -> (u32, u32) {
     let raw = head.layout.raw;
     let oldest = u32::try_from(now - raw.duration() as i64).unwrap_or(0);

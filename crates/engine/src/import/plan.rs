@@ -1,13 +1,8 @@
+//! Computes from a history which rows are stored, and the new open windows and slots of the head. No I/O.
 //!
-//! Computes from a history which rows are stored, and the new open windows and slots of the head. Pure.
-//!
-//! A stored slot is kept. If the store and the history both have points of a window, it is folded again from the raw
-//! slots of both, provided that the raw stage covers it; otherwise the window with more slots is kept. So no slot
-//! counts twice (`docs/decisions/whisper-import.md`).
-//!
-//! A stored slot stays. A window that has points of the store and of the history is folded again from the raw slots of
-//! both if the raw stage covers it; else the fuller one stays. So no slot counts twice
-//! (`docs/decisions/whisper-import.md`).
+//! A stored slot is kept. If the store and the history both have points of a window, the window is folded
+//! again from the raw slots of both, provided that the raw stage covers it; otherwise the window with more
+//! slots is kept. So no slot counts twice (`docs/decisions/whisper-import.md`).
 
 use std::collections::BTreeMap;
 
@@ -20,7 +15,7 @@ use crate::shard::head::Pairs;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
 
-/// What storing a history changes.
+/// The changes that storing a history makes.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) open: Vec<Window>,
@@ -36,7 +31,7 @@ pub(crate) struct Plan {
 pub(crate) struct Subject<'a> {
     pub(crate) head: &'a ImportHead,
     pub(crate) stages: &'a [Vec<Cell>],
-    /// The stored slots by stage; empty if the store has nothing of the metric.
+    /// The stored slots of each stage; empty if the store has nothing of the metric.
     pub(crate) stored: &'a [Stored],
     pub(crate) overwrites: bool,
     /// Seconds since the epoch.
@@ -85,7 +80,7 @@ impl Subject<'_> {
     fn coarse(&self, stage: usize, plan: &mut Plan) {
         let per = self.layout().per[stage - 1];
         let open_slot = self.head.base / per;
-        // The window that was open before the base was moved. The head's open window becomes its row.
+        // This window was open before the base was moved. The head's open window becomes its row.
         let left_slot = self.head.open_at / per;
         let left = self.head.open.get(stage - 1).copied().unwrap_or_default();
         let is_left = left.count > 0 && left_slot < open_slot;
@@ -144,7 +139,8 @@ impl Subject<'_> {
         let from = cell.slot * per;
         let fuller = known.count.max(cell.window.count);
         match self.fold_raw(from, from + per) {
-            // Where raw slots have expired, the fuller window is better than a fold of the remaining slots.
+            // Where raw slots have expired, the window with more slots is better than a fold of the remaining
+            // slots.
             Some(folded) if cell.is_exact && folded.count < fuller => {
                 if cell.window.count > known.count {
                     cell.window
@@ -169,7 +165,8 @@ impl Subject<'_> {
         shown(layout, stage, value, 1).unwrap_or(folded)
     }
 
-    /// The open window, from its slots before the base. The head holds later slots of the window if `is_held`.
+    /// The open window, folded from its slots before the base. `is_held` says that the head holds later slots
+    /// of the window.
     fn open(&self, stage: usize, slot: u32, cell: Option<&Cell>, known: Window, is_held: bool) -> Window {
         let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
         let base = self.head.base;
@@ -193,8 +190,8 @@ impl Subject<'_> {
                 None => known,
             };
         }
-        // Later points are added to this window, so its count must not exceed its number of slots. But it must be large
-        // enough for the window to be shown.
+        // Later points are added to this window, so its count must not exceed its number of slots. But the
+        // count must be large enough for the window to be shown.
         let method = layout.config.aggregation;
         let value = method.finish(cell.window, per);
         let counted = folded.map_or(passed, |folded| folded.count);
@@ -207,7 +204,7 @@ impl Subject<'_> {
             if folded.count >= needed {
                 return folded;
             }
-            // The mean of `avg_zero` is over all slots of the window, whatever the count is.
+            // The mean of `avg_zero` is taken over all slots of the window, whatever the count is.
             if method == Aggregation::AvgZero {
                 return Window { count: needed, ..folded };
             }
@@ -220,7 +217,7 @@ impl Subject<'_> {
         method.window_showing(value, counted.max(needed)).unwrap_or(cell.window)
     }
 
-    /// The part of a window that this many of its slots make up, if all of its slots are equal.
+    /// The part of a window that this many of its slots account for, if all of its slots are equal.
     fn part(&self, cell: &Cell, slots: u32) -> Window {
         let Window { value, count } = cell.window;
         let share = f64::from(slots) / f64::from(count.max(1));
@@ -232,8 +229,8 @@ impl Subject<'_> {
         }
     }
 
-    /// Folds the raw slots `from..until` of store and history; `None` if the raw stage does not cover them or has
-    /// none of them.
+    /// Folds the raw slots `from..until` of store and history; `None` if the raw stage does not cover them or
+    /// if none of them is known.
     fn fold_raw(&self, from: u32, until: u32) -> Option<Window> {
         let raw = self.layout().raw;
         let oldest = self.now - raw.duration() as i64;

@@ -1,4 +1,4 @@
-//! Reads the whole history of metrics, each stage over the range in which it answers a reader.
+//! Reads the whole history of metrics. Each stage is read over the range in which it answers readers.
 
 use std::sync::Arc;
 

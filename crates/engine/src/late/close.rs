@@ -1,4 +1,4 @@
-//! Rows of windows that are computed from all their slots at once: percentiles.
+//! Rows of windows that are computed from all their slots at once, as percentiles are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::late::refold::window_at;
 use crate::late::rounds::{Budget, InPieces, Rounds};
 use crate::shard::jobs::Close;
 
-/// The windows of a flush that still have to be computed.
+/// The windows of a flush that have not been computed yet.
 pub(crate) type Closing = Rounds<MetricCloses>;
 
 /// Groups the windows of a flush by metric. The windows of a metric must follow each other, finer stages first.
@@ -28,9 +28,10 @@ pub(crate) fn closing(closes: Vec<Close>) -> Closing {
     rounds
 }
 
-/// Makes one read, and adds the rows of the metrics that need no more reads.
+/// Does one read, and adds the rows of the metrics that need no more reads.
 ///
 /// # Errors
+///
 /// If the store cannot be read. The next call repeats the read.
 pub(crate) async fn step(
     store: &dyn PointStore,
@@ -52,13 +53,14 @@ pub(crate) async fn step(
 pub(crate) struct MetricCloses {
     left: VecDeque<Close>,
     computed: Vec<(Close, Window)>,
-    /// Windows computed so far, by stage and window. Coarser ones may be computed from them.
+    /// Windows computed so far, by stage and window. Coarser windows may be computed from them.
     known: HashMap<(usize, u32), Window>,
     /// The next slot of the first window in `left`, and the fold so far; `None` before its first slot.
     begun: Option<(u32, Fold)>,
     has_begun: bool,
     keeps: usize,
-    /// The pieces asked for last, as first slot and end. Each belongs to the window that is then the first in `left`.
+    /// The pieces that were requested last, as first slot and end. Each belongs to the window that is then
+    /// the first in `left`.
     asked: Vec<(u32, u32)>,
 }
 
@@ -145,14 +147,14 @@ impl InPieces for MetricCloses {
     }
 }
 
-/// The stage that a window is computed from, and the range of slots there.
+/// The stage that a window is computed from, and the range of its slots in that stage.
 fn slots(close: &Close) -> (usize, u32, u32) {
     let source = close.layout.source(close.stage);
     let ratio = close.layout.ratio(close.stage, source);
     (source, close.window * ratio, (close.window + 1) * ratio)
 }
 
-/// The raw slot if the head holds it. Our value replaces one that other writers have in the store.
+/// The raw slot if the head holds it. This value replaces one that other writers have in the store.
 fn held(close: &Close, slot: u32) -> Option<Window> {
     let at = close.pairs.binary_search_by_key(&slot, |(slot, _)| *slot).ok()?;
     Some(Window { value: close.pairs[at].1, count: 1 })
@@ -170,7 +172,8 @@ mod tests {
     use super::*;
     use crate::shard::downsample::MetricLayout;
 
-    /// Windows from raw slots, and one of a stage that outlasts the raw one, from windows computed just before.
+    /// Windows that are computed from raw slots, and a window of a longer stage that is computed from the
+    /// windows before.
     #[tokio::test]
     async fn windows_computed_in_pieces_equal_those_computed_at_once() {
         let config = MetricConfig {

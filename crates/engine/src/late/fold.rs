@@ -6,13 +6,13 @@ use plumbago_model::{Aggregation, Window};
 /// The state of a fold between two pieces.
 #[derive(Debug)]
 pub(crate) enum Fold {
-    /// Raw slots, folded so far.
+    /// Raw slots, as folded so far.
     Slots(Window),
-    /// Windows of a finer stage, merged so far.
+    /// Windows of a finer stage, as merged so far.
     Windows(Window),
     /// The raw slots so far: a percentile needs all of them at once.
     AllSlots(Vec<f64>),
-    /// The windows of a finer stage so far, for the same reason.
+    /// The windows of a finer stage so far: a percentile needs all of them at once.
     AllWindows(Vec<Window>),
 }
 
@@ -27,7 +27,7 @@ impl Fold {
         }
     }
 
-    /// Adds the next slot. One with count 0 is unknown and changes nothing.
+    /// Adds the next slot. A slot with count 0 is unknown and changes nothing.
     pub(crate) fn add(&mut self, method: Aggregation, slot: Window) {
         if slot.count == 0 {
             return;
@@ -40,7 +40,7 @@ impl Fold {
         }
     }
 
-    /// Ends the fold and leaves an empty one, without the memory that it took.
+    /// Ends the fold and leaves an empty one, which keeps no memory.
     pub(crate) fn end(&mut self, method: Aggregation) -> Window {
         match self {
             Self::Slots(window) | Self::Windows(window) => std::mem::take(window),
@@ -49,7 +49,8 @@ impl Fold {
         }
     }
 
-    /// Bytes that the fold of this many slots of stage `source` keeps between two pieces, at most.
+    /// The largest number of bytes that the fold of this many slots of stage `source` keeps between two
+    /// pieces.
     pub(crate) fn bytes(method: Aggregation, source: usize, slots: u32) -> usize {
         let each = match (method.needs_all_slots(), source) {
             (false, _) => 0,

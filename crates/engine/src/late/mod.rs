@@ -1,8 +1,9 @@
-//! Rows for late points: their own slots, and every window that they fall into, folded again.
+//! Rows for late points. They consist of the points' own slots, and of every window that contains a late
+//! point, folded again.
 //!
-//! Start at [`LateWorks`]. `work` has what one metric needs, `refold` folds one window, `rounds` lets the metrics
-//! take turns. Percentiles that close are computed in the same rounds (`close`). The reasons are in
-//! `docs/decisions/late-points.md`.
+//! Start at [`LateWorks`]. `work` handles one metric, `refold` folds one window, and `rounds` lets the
+//! metrics take turns. Percentiles of closing windows are computed in the same rounds (`close`). The reasons
+//! are in `docs/decisions/late-points.md`.
 
 pub(crate) mod close;
 pub(crate) mod fold;
@@ -17,14 +18,14 @@ use crate::late::rounds::{Budget, Rounds};
 use crate::late::work::Work;
 use crate::shard::jobs::{LateDone, LateJob, OpenPart};
 
-/// Points in works at which a flusher takes no further job of late points.
+/// With this many points in progress, a flusher accepts no more jobs of late points.
 const POINTS_MAX: usize = 32_768;
 
-/// The late points that a flusher works on.
+/// The late points that a flusher is working on.
 #[derive(Debug, Default)]
 pub(crate) struct LateWorks {
     rounds: Rounds<Work>,
-    /// Works with nothing left to read, until they are committed.
+    /// Work for which everything has been read, until it is committed.
     complete: Vec<Work>,
     points: usize,
 }
@@ -34,12 +35,12 @@ impl LateWorks {
         self.points == 0
     }
 
-    /// True when a further job may be added.
+    /// Whether another job may be added.
     pub(crate) fn has_room(&self) -> bool {
         self.points < POINTS_MAX
     }
 
-    /// Adds a job. No two jobs have the same metric.
+    /// Adds a job. No two jobs may contain the same metric.
     pub(crate) fn push(&mut self, job: LateJob) {
         for metric in job.metrics {
             self.points += metric.points.len();
@@ -47,10 +48,12 @@ impl LateWorks {
         }
     }
 
-    /// Makes one read, folds its slots, and commits the metrics that need no more reads. Returns these metrics.
+    /// Does one read, folds its slots, and commits the metrics that need no more reads. Returns these
+    /// metrics.
     ///
     /// # Errors
-    /// If the store fails. The next call continues from there: nothing is read or counted twice.
+    ///
+    /// If the store fails. The next call continues at this point: nothing is read or counted twice.
     pub(crate) fn step(
         &mut self,
         flush: &dyn FlushStore,
@@ -72,7 +75,7 @@ impl LateWorks {
     }
 }
 
-/// The rows of these works, without what other writers have stored.
+/// The rows of this work, without what other writers have stored.
 async fn finish(store: &dyn PointStore, works: &[Work]) -> Result<(WriteBatch, Vec<LateDone>), StoreError> {
     let mut batches = vec![WriteBatch::default()];
     let mut done = Vec::with_capacity(works.len());
@@ -100,8 +103,9 @@ fn joined(batches: Vec<WriteBatch>) -> WriteBatch {
     whole
 }
 
-/// Finds the open windows of which other writers have parts. Returns the position of the work and the index of the
-/// coarse stage. These parts cannot be subtracted, since they may include slots after the head's base.
+/// Finds the open windows that are partly stored by other writers. Returns the position of the work and the
+/// index of the coarse stage. The parts of other writers cannot be subtracted, because they may include slots
+/// after the head's base.
 async fn shared_windows(
     store: &dyn PointStore,
     works: &[Work],

@@ -20,44 +20,46 @@ pub(crate) struct Part {
     pub(crate) until: u32,
 }
 
-/// A window to fold again. It is read in this order: the window itself, the source, the raw slots.
+/// A window to fold again. Its parts are read in this order: the window itself, the source, the raw slots.
 #[derive(Debug)]
 pub(crate) struct Refold {
     pub(crate) stage: usize,
     pub(crate) window: u32,
     pub(crate) open: bool,
-    /// True when the window itself is read, because no finer stage covers it any more.
+    /// Whether the window itself is read, because no finer stage covers it any more.
     reads_itself: bool,
-    /// The slots of the finest stage that still covers the whole window.
+    /// The slots of the window in the finest stage that still covers the whole window.
     source: Part,
-    /// The raw slots, although past their retention: the store may still have them.
+    /// The raw slots, even if they are past their retention, because the store may still have them.
     raw: Option<Part>,
     /// The window as it is stored.
     known: Window,
-    /// True when the store has a slot of the source.
+    /// Whether the store has a slot of the source.
     has_source: bool,
     from_source: Fold,
-    /// The result of the source, once it was read.
+    /// The fold of the source, once it has been read.
     folded: Window,
     from_raw: Option<RawFold>,
 }
 
-/// The fold of the raw slots. It is used only if the raw slots fold to exactly the windows of the source: then none of
-/// them has expired, and no point older than the raw stage has replaced a window.
+/// The fold of the raw slots. It is used only if the raw slots fold to exactly the windows of the source.
+/// This shows that none of them has expired, and that no point older than the raw stage has replaced a
+/// window.
 #[derive(Debug)]
 struct RawFold {
     whole: Fold,
     /// The windows of the source, in order.
     sources: Vec<Window>,
-    /// The window of the source that is being compared, by its position.
+    /// The position of the source window that is being compared.
     at: usize,
     in_window: Fold,
     is_same: bool,
 }
 
 impl Refold {
-    /// `is_young` says that the raw stage covered one of the late points when that point was accepted. If the point was
-    /// in the journal for long, the raw stage may no longer cover it.
+    /// Prepares to fold a window. `is_young` says that the raw stage covered one of the late points when that
+    /// point was accepted. If the point was in the journal for a long time, the raw stage may no longer cover
+    /// it.
     pub(crate) fn new(metric: &LateMetric, stage: usize, window: u32, is_young: bool) -> Self {
         let start = i64::from(window) * i64::from(metric.layout.stage(stage).resolution);
         let covers = |s: &usize| metric.now - start <= metric.layout.stage(*s).duration() as i64;
@@ -81,7 +83,7 @@ impl Refold {
         }
     }
 
-    /// The part with the window itself.
+    /// The part that contains the window itself.
     pub(crate) fn itself(&self) -> Option<Part> {
         let part = Part { stage: self.stage, from: self.window, until: self.window + 1 };
         self.reads_itself.then_some(part)
@@ -95,7 +97,7 @@ impl Refold {
         self.raw
     }
 
-    /// Bytes that are kept between two pieces, at most.
+    /// The largest number of bytes that are kept between two pieces.
     pub(crate) fn keeps(&self, method: Aggregation) -> usize {
         let part = |part: &Part| Fold::bytes(method, part.stage, part.until - part.from);
         let sources = (self.source.until - self.source.from) as usize * size_of::<Window>();
@@ -125,7 +127,7 @@ impl Refold {
         }
     }
 
-    /// False when the rest of the raw slots would change nothing.
+    /// Whether the rest of the raw slots can change the result.
     pub(crate) fn wants_raw(&self) -> bool {
         self.from_raw.as_ref().is_some_and(|raw| raw.is_same)
     }
@@ -139,7 +141,8 @@ impl Refold {
         }
     }
 
-    /// Ends the fold when all parts were read. Returns the stage that the window was folded from, and the result.
+    /// Ends the fold after all parts have been read. Returns the stage that the window was folded from, and
+    /// the result.
     pub(crate) fn end(&mut self, layout: &MetricLayout, laid: &Laid) -> (usize, Window) {
         let method = layout.config.aggregation;
         let source = self.source.stage;
@@ -152,8 +155,8 @@ impl Refold {
         }
     }
 
-    /// Adds the late points to the stored window, because the slots it was folded from have expired. A point that
-    /// replaces an expired slot counts in addition to it.
+    /// Adds the late points to the stored window, because the slots it was folded from have expired. A point
+    /// that replaces an expired slot is counted in addition to that slot.
     fn complete(&self, layout: &MetricLayout, laid: &Laid) -> Window {
         let per = layout.per[self.stage - 1];
         let slots = laid[0].range(self.window * per..(self.window + 1) * per);
@@ -186,7 +189,7 @@ impl RawFold {
         self.at += 1;
     }
 
-    /// The whole fold, if it counts.
+    /// The result of the whole fold, if it may be used.
     fn end(mut self, method: Aggregation) -> Option<Window> {
         while self.at < self.sources.len() {
             self.compare(method);
@@ -196,7 +199,8 @@ impl RawFold {
 }
 
 impl Part {
-    /// For the open window the range ends at the base of the head: later slots are not in the store.
+    /// The slots of a window. For the open window the range ends at the base of the head, because later slots
+    /// are not in the store.
     fn new(metric: &LateMetric, stage: usize, window: u32, source: usize) -> Self {
         let ratio = metric.layout.ratio(stage, source);
         let base = if source == 0 { metric.base } else { metric.base / metric.layout.per[source - 1] };
@@ -207,8 +211,8 @@ impl Part {
     }
 }
 
-/// The slots of a column that begins with slot `from`, with the late points in their place. Unknown ones have
-/// count 0.
+/// The slots of a column that begins with slot `from`, where late points replace stored slots. Unknown slots
+/// have count 0.
 fn slots<'a>(
     stage: usize,
     from: u32,

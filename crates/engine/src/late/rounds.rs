@@ -1,5 +1,5 @@
-//! Reads for many metrics in rounds: each call of the store reads a limited number of slots of each metric. So a
-//! metric with long windows delays no other one, and what is in memory at a time is bounded.
+//! Reads for many metrics in rounds. Each call of the store reads a limited number of slots of each metric.
+//! So a metric with long windows does not delay the others, and the memory in use is limited.
 
 use std::collections::VecDeque;
 
@@ -7,46 +7,47 @@ use plumbago_store::{Column, PointStore, ReadRequest, StoreError};
 
 use crate::read::read_merged;
 
-/// Limits on what is read and kept at a time.
+/// Limits on how much is read and kept at a time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Slots of one metric in a call.
+    /// The largest number of slots of one metric in a call.
     pub(crate) metric_slots: u32,
-    /// Slots at which no further metric is added to a call.
+    /// At this number of slots, no further metric is added to a call.
     pub(crate) call_slots: usize,
-    /// Bytes that all works together may keep from one call to the next. A work that needs more is read alone.
+    /// The number of bytes that all works together may keep from one call to the next. A work that needs more
+    /// is read alone.
     pub(crate) kept_bytes: usize,
 }
 
 impl Budget {
-    /// The limits that a flusher uses.
+    /// The limits that flushers use.
     pub(crate) const USUAL: Self = Self { metric_slots: 4000, call_slots: 262_144, kept_bytes: 16 << 20 };
 }
 
-/// What one metric needs from the store, read piece by piece.
+/// The reads that one metric needs from the store, done piece by piece.
 pub(crate) trait InPieces {
-    /// Bytes that are kept from one call to the next, at most.
+    /// The largest number of bytes that are kept from one call to the next.
     fn keeps(&self) -> usize;
 
-    /// True once it has asked for pieces.
+    /// Whether it has asked for pieces before.
     fn has_begun(&self) -> bool;
 
-    /// True when nothing more has to be read.
+    /// Whether nothing more has to be read.
     fn is_complete(&self) -> bool;
 
-    /// Adds the next pieces to the request and returns the number of their slots, `slots_max` at most.
-    /// Without a [`InPieces::take`] after it, the next call asks for the same pieces.
+    /// Adds the next pieces to the request and returns the number of their slots, at most `slots_max`. If no
+    /// [`InPieces::take`] follows, the next call asks for the same pieces.
     fn ask(&mut self, slots_max: u32, request: &mut ReadRequest) -> usize;
 
-    /// Takes the columns of the pieces that were asked for last.
+    /// Takes the columns of the pieces that were requested last.
     fn take(&mut self, columns: &mut dyn Iterator<Item = Column>);
 }
 
-/// Works that take turns.
+/// Work on several metrics, which take turns.
 #[derive(Debug)]
 pub(crate) struct Rounds<W> {
     works: VecDeque<W>,
-    /// Bytes that the works which have begun may keep.
+    /// The number of bytes that the works which have begun may keep.
     reserved: usize,
 }
 
@@ -97,8 +98,8 @@ impl<W: InPieces> Rounds<W> {
         Ok(complete)
     }
 
-    /// Takes out the works whose turn it is. A work that would need too much memory waits until others are complete.
-    /// Meanwhile no later work that needs memory may overtake it.
+    /// Takes out the works whose turn it is. A work that would need too much memory waits until others are
+    /// complete. Meanwhile no later work that needs memory may go before it.
     fn choose(&mut self, budget: &Budget, request: &mut ReadRequest) -> Vec<W> {
         let (mut chosen, mut passed) = (Vec::new(), Vec::new());
         let mut slots = 0;

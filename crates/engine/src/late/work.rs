@@ -1,4 +1,5 @@
-//! The late points of one metric: the slots that they need from the store, and the resulting rows and changes.
+//! The late points of one metric: the slots that they need from the store, and the resulting rows and
+//! changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,38 +10,39 @@ use crate::late::refold::{Part, Refold};
 use crate::late::rounds::InPieces;
 use crate::shard::jobs::{LateDone, LateMetric, LatePoint, OpenPart};
 
-/// Two needed slots are read in one range if no more slots than this lie between them.
+/// If no more slots than this lie between two needed slots, both are read in one range.
 const BRIDGE: u32 = 16;
-/// Rows of one metric in one batch, at most: as many are read for it when those of other writers are subtracted.
+/// The largest number of rows of one metric in one batch. When the rows of other writers are subtracted, this
+/// many rows are read for it.
 pub(crate) const BATCH_ROWS: usize = 4000;
 
-/// What a part of the reads is for. The number is the index of the window to fold again.
+/// What a read part is needed for. The number is the index of the window to fold again.
 #[derive(Debug, Clone, Copy)]
 enum Use {
-    /// The slots that points fall into.
+    /// The slots of the points.
     Targets,
     /// A window that no finer stage covers.
     Itself(usize),
     /// The slots that a window is folded from.
     Source(usize),
-    /// Its raw slots, although past their retention.
+    /// The raw slots of a window, even if they are past their retention.
     Raw(usize),
 }
 
-/// The late points of a metric in a job, and how far the reads for them are.
+/// The late points of a metric in a job, and the progress of the reads for them.
 #[derive(Debug)]
 pub(crate) struct Work {
     metric: LateMetric,
-    /// Everything to read, in order. Finer stages come first, since coarser ones may be folded from them.
+    /// All parts to read, in order. Finer stages come first, because coarser stages may be folded from them.
     parts: Vec<(Use, Part)>,
-    /// The next part to read, and the next slot of it.
+    /// The next part to read, and the next slot in it.
     at: usize,
     from: u32,
     has_begun: bool,
-    /// The pieces asked for last: part, first slot, end.
+    /// The pieces that were requested last: part, first slot and end.
     asked: Vec<(usize, u32, u32)>,
     refolds: Vec<Refold>,
-    /// The slots that points fall into, by stage and slot, with the value that the store has; NaN for none.
+    /// The slots of the points, by stage and slot, with their values in the store; NaN means no value.
     touched: BTreeMap<(usize, u32), f64>,
     /// The changed slots, by stage.
     laid: Vec<BTreeMap<u32, Window>>,
@@ -96,7 +98,7 @@ impl Work {
         }
     }
 
-    /// Lists what is to be read.
+    /// Lists the parts that must be read.
     fn plan(&mut self) {
         let layout = std::sync::Arc::clone(&self.metric.layout);
         for stage in 0..=layout.coarse() {
@@ -164,7 +166,7 @@ impl Work {
         }
     }
 
-    /// Skips raw slots that would not change the result.
+    /// Skips raw slots that cannot change the result.
     fn skip(&mut self) {
         while let Some((of @ Use::Raw(i), _)) = self.parts.get(self.at).copied()
             && !self.refolds[i].wants_raw()
@@ -174,8 +176,8 @@ impl Work {
         }
     }
 
-    /// Adds the rows to the batches: the first 4,000 of the metric to the first batch, and so on. The open windows
-    /// are left out: the head keeps them.
+    /// Adds the rows to the batches: the first 4,000 rows of the metric to the first batch, and so on. The
+    /// open windows are left out, because the head keeps them.
     pub(crate) fn push_rows(&self, batches: &mut Vec<WriteBatch>) {
         let metric = &self.metric;
         let mut pushed = 0;
@@ -199,7 +201,7 @@ impl Work {
         }
     }
 
-    /// The changes to the metric that storing the points makes.
+    /// The changes that storing these points makes to the metric.
     pub(crate) fn done(&self) -> LateDone {
         LateDone {
             at: self.metric.at,
@@ -280,7 +282,7 @@ fn push_run(metric: &LateMetric, stage: usize, run: &[(u32, Window)], rows: &mut
     rows.push(metric.layout.run(metric.id, stage, run[0].0), &values, (stage > 0).then_some(&counts));
 }
 
-/// True when the last point of the window is one older than stage 0, which replaces the window.
+/// Whether the last point of the window is older than stage 0 and therefore replaces the window.
 fn is_replaced(metric: &LateMetric, stage: usize, window: u32) -> bool {
     if metric.aged_until == 0 {
         return false;
@@ -294,7 +296,7 @@ fn is_replaced(metric: &LateMetric, stage: usize, window: u32) -> bool {
     last.is_some_and(|last| !metric.points[last + 1..].iter().any(finer))
 }
 
-/// Ranges that contain all these slots, which are in order, and no long gaps.
+/// Ranges that contain all these slots, which are in ascending order, without long gaps.
 fn bridged(slots: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for slot in slots {

@@ -1,4 +1,4 @@
-//! What the metrics below one directory use of their quota.
+//! How much the metrics below one directory use of their quota.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plumbago_model::rules::Quota;
 use plumbago_telemetry::Throttle;
 
-/// Bytes that were not measured yet.
+/// Marks a number of bytes that has not been measured yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// What a quota limits.
@@ -14,32 +14,34 @@ const UNKNOWN: u64 = u64::MAX;
 pub enum Limited {
     /// The number of metrics.
     Metrics,
-    /// Points that arrive in a minute.
+    /// The number of points that arrive in a minute.
     Points,
-    /// Bytes in the store.
+    /// The number of bytes in the store.
     Bytes,
 }
 
 impl Limited {
-    /// All of them, in the order of the enum.
+    /// All kinds of limits, in the order of the enum.
     pub const ALL: [Self; 3] = [Self::Metrics, Self::Points, Self::Bytes];
 
-    /// The key of its limit in the file.
+    /// The key of this limit in the file of quotas.
     pub fn key(self) -> &'static str {
         ["metrics", "points_per_minute", "bytes"][self as usize]
     }
 }
 
-/// The counts that stay when the quotas change: the points of a minute and the bytes of a directory, and the refused
-/// points.
+/// The counts that are kept when the quotas change: the points of a minute, the bytes of the directory, and
+/// the refused points.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    /// The minute since the epoch in the high half, the points that arrived in it in the low half.
+    /// The minute since the epoch is in the high half, the number of points that arrived in it is in the low
+    /// half.
     minute: AtomicU64,
-    /// The same for the minute before.
+    /// Like `minute`, for the minute before.
     minute_before: AtomicU64,
     bytes: AtomicU64,
-    /// Refused points, by the limit that was reached. In a dry run, points that would have been refused.
+    /// Refused points, by the limit that was reached. In a dry run, these are the points that would have been
+    /// refused.
     refused: [AtomicU64; 3],
 }
 
@@ -50,13 +52,13 @@ impl Default for Usage {
     }
 }
 
-/// A directory with a quota. All shards share it.
+/// A directory with a quota. All shards share the account.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Counted from 1. A number is never used again.
+    /// The number of the account, counted from 1. A number is never used again.
     pub(crate) number: u32,
     pub(crate) quota: Quota,
-    /// Empty for everything.
+    /// The directory; empty for all metrics.
     pub(crate) directory: String,
     metrics: AtomicU64,
     pub(super) usage: Arc<Usage>,
@@ -69,12 +71,12 @@ impl Account {
         Self { number, quota, directory, metrics, usage, throttle: Throttle::new(10_000) }
     }
 
-    /// Counts a metric without asking for the limit.
+    /// Counts a metric without checking the limit.
     pub(crate) fn add_metric(&self) {
         self.metrics.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a metric off.
+    /// Removes a metric from the count.
     pub(crate) fn remove_metric(&self) {
         self.metrics.fetch_sub(1, Ordering::Relaxed);
     }
@@ -114,7 +116,7 @@ impl Account {
         self.metrics.load(Ordering::Relaxed)
     }
 
-    /// Points that arrived in this minute or in the one before, whichever has more.
+    /// Number of points that arrived in the current minute or in the one before, whichever number is larger.
     pub(crate) fn points_per_minute(&self, now: i64) -> u64 {
         let this = minute_of(now);
         let points = |cell: &AtomicU64| {
@@ -124,7 +126,7 @@ impl Account {
         points(&self.usage.minute).max(points(&self.usage.minute_before))
     }
 
-    /// Bytes in the store at the last measurement; `None` before the first one.
+    /// Size of the points in the store, in bytes, at the last measurement; `None` before the first one.
     pub(crate) fn bytes(&self) -> Option<u64> {
         Some(self.usage.bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes != UNKNOWN)
     }
@@ -133,7 +135,7 @@ impl Account {
         self.usage.bytes.store(bytes.min(UNKNOWN - 1), Ordering::Relaxed);
     }
 
-    /// Points refused so far, or that would have been, in the order of [`Limited::ALL`].
+    /// Points that were refused so far, or would have been in a dry run, in the order of [`Limited::ALL`].
     pub(crate) fn refused(&self) -> [u64; 3] {
         std::array::from_fn(|at| self.usage.refused[at].load(Ordering::Relaxed))
     }
@@ -142,7 +144,7 @@ impl Account {
         limit.zip(used).is_some_and(|(limit, used)| used >= limit)
     }
 
-    /// Counts a point that is refused, and says so in the log now and then. Returns `false` in a dry run.
+    /// Counts a refused point, and logs this from time to time. Returns `false` in a dry run.
     #[cold]
     fn refuses(&self, limited: Limited, name: &str, now: i64) -> bool {
         self.usage.refused[limited as usize].fetch_add(1, Ordering::Relaxed);
@@ -170,8 +172,9 @@ impl Account {
 }
 
 impl Usage {
-    /// Counts a point of the minute of `now` while fewer than `most` have arrived. Returns whether fewer than `limit`
-    /// had arrived before. If the clock goes back a little, points still count for the later minute.
+    /// Counts a point of the minute of `now` while fewer than `most` have arrived. Returns whether fewer than
+    /// `limit` had arrived before. If the clock is set back a little, points still count for the later
+    /// minute.
     fn add_point(&self, now: i64, most: u64, limit: u64) -> bool {
         let now = minute_of(now);
         let mut old = self.minute.load(Ordering::Relaxed);
@@ -200,7 +203,7 @@ impl Usage {
     }
 }
 
-/// How a directory is shown: everything is `/`.
+/// The text for a directory; for all metrics it is `/`.
 pub(super) fn shown(directory: &str) -> &str {
     if directory.is_empty() { "/" } else { directory }
 }

@@ -1,4 +1,4 @@
-//! The `[quotas]` section.
+//! The `[quotas]` section of the configuration.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,13 @@ use plumbago_model::Period;
 use plumbago_model::rules::{QuotaRules, Severity};
 use serde::Deserialize;
 
-/// The `[quotas]` section.
+/// The settings of the `[quotas]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Path of the file of quotas; empty for none. reload: yes
     pub rules: PathBuf,
-    /// Pause between two measurements of the bytes of directories whose bytes are limited.
+    /// Pause between two measurements of the sizes of directories whose size is limited.
     pub measure_every: Period,
 }
 
@@ -49,13 +49,8 @@ impl Config {
         };
         let (rules, problems) = QuotaRules::parse(&text);
         let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let section = |name: &str| if name.is_empty() { String::new() } else { format!("[{name}] ") };
-        let errors: Vec<String> = errors
-            .map(|problem| {
-                let (line, section) = (problem.line, section(&problem.section));
-                format!("quotas.rules: {file}:{line}: {section}{}", problem.message)
-            })
-            .collect();
+        let errors: Vec<String> =
+            errors.map(|problem| format!("quotas.rules: {}", problem.within(&self.rules))).collect();
         if errors.is_empty() { Ok(rules) } else { Err(errors) }
     }
 }

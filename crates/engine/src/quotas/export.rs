@@ -1,10 +1,10 @@
-//! The use and the limits of quotas as metrics of this process.
+//! Exports the use and the limits of quotas as self-metrics.
 
 use std::fmt::Write;
 
 use super::{Limited, QuotaUse, Quotas};
 
-/// The metrics of quotas: name, kind and help.
+/// The exported metrics: name, kind and help text.
 const METRICS: [(&str, &str, &str); 6] = [
     ("plumbago_quota_limit", "gauge", "The limit of a quota for each of its directories"),
     ("plumbago_quota_used", "gauge", "The use of the directory that uses the most of a quota"),
@@ -18,7 +18,7 @@ const METRICS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// The sums over the directories of a quota.
+/// The sums over all directories of a quota.
 #[derive(Default)]
 struct Sums {
     most: [u64; 3],

@@ -1,7 +1,7 @@
-//! Quotas in effect: the rules, and what each directory uses (`docs/decisions/quotas.md`).
+//! Quotas in effect: the rules, and how much each directory uses (`docs/decisions/quotas.md`).
 //!
-//! A metric gets its account once, when it gets its head. While the rules change, it has one of the old rules and one of
-//! the new ones, until all metrics have both.
+//! A metric gets its account once, when it gets its head. While the rules change, a metric has an account
+//! under the old rules and one under the new rules, until all metrics have both.
 
 mod account;
 mod config;
@@ -18,18 +18,18 @@ pub(crate) use account::{Account, Usage};
 pub use config::Config;
 pub(crate) use watch::QuotaWatch;
 
-/// The quotas of a process. Shared by shards and whoever shows them.
+/// The quotas of a process. They are shared by the shards and by everything that shows them.
 #[derive(Debug)]
 pub struct Quotas(RwLock<Generations>);
 
-/// The rules in effect, and those that replace them once all metrics have their new accounts.
+/// The rules in effect, and the rules that replace them once all metrics have their new accounts.
 #[derive(Debug)]
 struct Generations {
     current: Arc<Generation>,
     next: Option<Arc<Generation>>,
 }
 
-/// Rules and their accounts.
+/// A set of rules and their accounts.
 #[derive(Debug)]
 pub(crate) struct Generation {
     pub(crate) number: u64,
@@ -53,25 +53,25 @@ pub(crate) type Places = Vec<(u64, Option<Arc<Account>>)>;
 pub struct QuotaUse {
     /// The name of the quota.
     pub quota: String,
-    /// The directory; `/` for everything.
+    /// The directory; `/` for all metrics.
     pub directory: String,
-    /// Its limits.
+    /// The limits of the quota.
     pub limits: QuotaLimits,
-    /// Nothing is refused, only counted.
+    /// Whether the quota only counts and refuses nothing.
     pub dry_run: bool,
-    /// The number of its metrics.
+    /// The number of metrics below the directory.
     pub metrics: u64,
-    /// Points that arrived in this minute or in the one before, whichever has more.
+    /// Number of points that arrived in the current minute or in the one before, whichever number is larger.
     pub points_per_minute: u64,
-    /// Bytes in the store at the last measurement; `None` before the first one.
+    /// Size of the points in the store, in bytes, at the last measurement; `None` before the first one.
     pub bytes: Option<u64>,
-    /// Points refused since the start, in the order of [`Limited::ALL`]. In a dry run, points that would have been
-    /// refused.
+    /// Points refused since the start, in the order of [`Limited::ALL`]. In a dry run, these are the points
+    /// that would have been refused.
     pub refused: [u64; 3],
 }
 
 impl QuotaUse {
-    /// What is at its limit.
+    /// The kinds of limits that are reached.
     pub fn full(&self) -> impl Iterator<Item = Limited> + '_ {
         Limited::ALL.into_iter().filter(|limited| {
             self.limit(*limited).zip(self.used(*limited)).is_some_and(|(limit, used)| used >= limit)
@@ -87,7 +87,7 @@ impl QuotaUse {
         }
     }
 
-    /// How much of this kind is used, if it is known.
+    /// How much of this kind is used; `None` if it is not known.
     pub fn used(&self, limited: Limited) -> Option<u64> {
         match limited {
             Limited::Metrics => Some(self.metrics),
@@ -98,7 +98,7 @@ impl QuotaUse {
 }
 
 impl Default for Quotas {
-    /// No quotas.
+    /// Quotas without rules.
     fn default() -> Self {
         Self::new(QuotaRules::default())
     }
@@ -111,12 +111,12 @@ impl Quotas {
         Self(RwLock::new(Generations { current, next: None }))
     }
 
-    /// The rules in effect, one by one.
+    /// All rules in effect.
     pub fn rules(&self) -> Vec<Quota> {
         self.current().rules.quotas().to_vec()
     }
 
-    /// What each directory uses that has a quota, sorted. `now` is in seconds since the epoch.
+    /// The use of each directory that has a quota, sorted. `now` is in seconds since the epoch.
     pub fn uses(&self, now: i64) -> Vec<QuotaUse> {
         let current = self.current();
         let mut uses: Vec<QuotaUse> =
@@ -125,13 +125,13 @@ impl Quotas {
         uses
     }
 
-    /// What a directory uses, if a quota counts for it. Everything is `/`.
+    /// The use of a directory; `None` if no quota applies to it. `/` means all metrics.
     pub fn use_of(&self, directory: &str, now: i64) -> Option<QuotaUse> {
         let directory = if directory == "/" { "" } else { directory };
         self.current().lock().by_directory.get(directory).map(|account| account.use_of(now))
     }
 
-    /// Notes what the points below a directory take in the store.
+    /// Notes the size in the store of the points below a directory.
     pub fn set_bytes(&self, directory: &str, bytes: u64) {
         let directory = if directory == "/" { "" } else { directory };
         if let Some(account) = self.current().lock().by_directory.get(directory) {
@@ -139,13 +139,14 @@ impl Quotas {
         }
     }
 
-    /// False while no metric has an account: there are no rules, and none are about to be in effect.
+    /// Whether there are rules, or rules that are about to come into effect. If not, no metric has an
+    /// account.
     pub(crate) fn has_rules(&self) -> bool {
         let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
         generations.next.is_some() || !generations.current.rules.is_empty()
     }
 
-    /// The accounts that a metric of this name counts for.
+    /// The accounts that count a metric of this name.
     pub(crate) fn places(&self, name: &str) -> Places {
         let generations = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if generations.next.is_none() && generations.current.rules.is_empty() {
@@ -171,12 +172,12 @@ impl Quotas {
         Some(next)
     }
 
-    /// Cancels a change of the rules.
+    /// Cancels the change of the rules in progress.
     pub(crate) fn abandon(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).next = None;
     }
 
-    /// Ends a change of the rules, once all shards use the new ones.
+    /// Ends a change of the rules, after all shards have switched to the new ones.
     pub(crate) fn end(&self) {
         let mut generations = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = generations.next.take() {
@@ -190,7 +191,7 @@ impl Quotas {
 }
 
 impl Generation {
-    /// The account in which a metric of this name counts.
+    /// The account that counts a metric of this name.
     pub(crate) fn account(&self, name: &str) -> Option<Arc<Account>> {
         let (position, directory) = self.rules.find(name)?;
         let mut accounts = self.lock();

@@ -8,31 +8,32 @@ use super::{Limited, QuotaUse, Quotas};
 
 /// Name of the condition.
 const QUOTA: &str = "quota";
-/// Number of refused points of known metrics at which the condition begins. One of a new metric is enough, because
-/// nothing else says that the metric is missing.
+/// Number of refused points of known metrics at which the condition begins. One refused point of a new metric
+/// is enough, because there is no other sign that the metric is missing.
 const MANY: u64 = 100;
-/// Seconds without a refusal after which the condition ends. Longer than the interval of most senders.
+/// Seconds without a refusal after which the condition ends. This is longer than the interval of most
+/// senders.
 const QUIET: i64 = 150;
-/// Directories that the text names.
+/// Number of directories that the text of the condition names.
 const NAMED: usize = 3;
 
-/// Watches what quotas refuse.
+/// Watches the points that quotas refuse.
 #[derive(Debug)]
 pub(crate) struct QuotaWatch {
     conditions: Conditions,
-    /// By directory.
+    /// The state of each directory at the last check.
     seen: HashMap<String, Seen>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The counters at the last look.
+    /// The counters at the last check.
     refused: [u64; 3],
-    /// When one of them last grew, in seconds since the epoch.
+    /// When one of the counters last grew, in seconds since the epoch.
     grew: i64,
-    /// Points refused since the last period without refusals.
+    /// Number of points refused since the last period without refusals.
     points: u64,
-    /// A new metric was among what was refused.
+    /// Whether a point of a new metric was among the refused ones.
     has_new: bool,
 }
 
@@ -41,7 +42,7 @@ impl QuotaWatch {
         Self { conditions, seen: HashMap::new() }
     }
 
-    /// Looks at what was refused since the last call. `now` is in seconds since the epoch.
+    /// Checks which points were refused since the last call. `now` is in seconds since the epoch.
     pub(crate) fn look(&mut self, quotas: &Quotas, now: i64) {
         let uses = quotas.uses(now);
         self.seen.retain(|directory, _| uses.iter().any(|one| one.directory == *directory));

@@ -19,16 +19,16 @@ use crate::read::read_merged;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 
-/// How often metrics are asked for of which points are on their way to the store.
+/// How often metrics are requested whose points are on their way to the store.
 const TRIES: u32 = 400;
-/// Pause between two of them.
+/// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Slots that are read at a time, about.
+/// About how many slots are read at a time.
 const READ_SLOTS: u64 = 1 << 20;
-/// Further into the future than this, in seconds, no point is counted.
+/// Points further ahead of now than this, in seconds, are not counted.
 const AHEAD_SECONDS: i64 = 2 * 86_400;
 
-/// A metric on its way.
+/// A metric whose deletion is in progress.
 struct Work {
     place: usize,
     name: Arc<str>,
@@ -47,7 +47,8 @@ impl RangeDeleter for Engine {
         range: TimeRange,
         dry_run: bool,
     ) -> Result<Vec<RangeReport>, StoreError> {
-        // A task of its own: heads that are held still have to be released even if the caller goes away.
+        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // dropped.
         let (engine, names) = (self.clone(), names.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>());
         let deleting = tokio::spawn(async move { engine.delete_range_of(&names, range, dry_run).await });
         match deleting.await {
@@ -83,7 +84,7 @@ impl Engine {
         result.map(|()| reports)
     }
 
-    /// Asks for metrics and handles those that are at rest.
+    /// Requests metrics and handles those that are at rest.
     async fn handle(
         &self,
         names: &[Arc<str>],
@@ -117,7 +118,7 @@ impl Engine {
         self.begin_range(places.iter().map(begin).collect()).await.map_err(stopping)
     }
 
-    /// Loads metrics that are in the store but in no shard, so that points which arrive meanwhile find a head.
+    /// Loads metrics that are in the store but in no shard, so that points that arrive meanwhile find a head.
     pub(crate) async fn load_missing(&self, names: &[Arc<str>]) -> Result<(), StoreError> {
         self.apply_queued().await.map_err(stopping)?;
         let refs: Vec<&str> = names.iter().map(|name| &**name).collect();
@@ -156,7 +157,7 @@ impl Engine {
         Ok(works)
     }
 
-    /// Reads what the windows at the borders are folded from, and plans.
+    /// Reads the slots from which the windows at the borders are folded, and makes the plan.
     async fn plan(
         &self,
         works: &mut [Work],
@@ -191,8 +192,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The order of the steps matters if a kill comes between them: the slots from which windows are folded are deleted
-    /// last, so that repeating the call gives the same result.
+    /// Carries out the deletion. The order of the steps matters if a kill comes between them: the slots from
+    /// which windows are folded are deleted last, so that repeating the call gives the same result.
     async fn carry_out(
         &self,
         works: &mut [Work],
@@ -201,8 +202,8 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.plan(works, range, reports).await?;
         let parts = self.parts();
-        // The store may have rows of windows that the head still folds: from other writers, from flushes at intervals,
-        // and from a flush whose slots have changed since then.
+        // The store may have rows of windows that the head still folds: rows of other writers, rows from
+        // flushes at intervals, and rows from a flush whose slots have changed since then.
         let stale: Vec<SlotRange> = works.iter().flat_map(|work| work.plan.stale.clone()).collect();
         parts.points.delete_ranges(&stale).await?;
         let mut batch = FlushBatch::default();
@@ -211,8 +212,8 @@ impl Engine {
             for run in &rows.runs {
                 batch.rows.push(*run, rows.values(run), Some(rows.counts(run)));
             }
-            // A head whose state row was lost still gets no state row, so that its open windows are folded from the
-            // store.
+            // A head whose state row was lost still gets no state row, so that its open windows are folded
+            // from the store.
             if !work.head.is_refolded {
                 let bytes = work.head.state.with_open(&work.plan.open).encode();
                 batch.states.push(StateRow { id: work.head.id, bytes });
@@ -228,7 +229,7 @@ impl Engine {
         parts.points.delete_ranges(&gone).await
     }
 
-    /// Counts what the range has, in memory and in the store.
+    /// Counts the points in the range, in memory and in the store.
     async fn count(
         &self,
         works: &mut [Work],
@@ -251,7 +252,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The number of slots of a stage that would be deleted from the store, without those that the head has too.
+    /// The number of slots of a stage that would be deleted from the store, except those that are also in the
+    /// head.
     async fn count_stage(
         &self,
         subject: &Subject<'_>,

@@ -1,7 +1,8 @@
-//! Decides which slots are deleted with a range of time, and which windows have to be folded again. Pure.
+//! Decides which slots are deleted with a time range, and which windows have to be folded again. No I/O.
 //!
-//! Slots and windows that lie entirely within the range are deleted. A window at a border of the range loses a part of
-//! its slots, so it is folded again from the remaining slots of the finest stage that still covers it.
+//! Slots and windows that lie entirely within the range are deleted. A window at a border of the range loses
+//! some of its slots, so it is folded again from the remaining slots of the finest stage that still covers
+//! it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,48 +17,50 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::shard::ranges::whole_slots;
 
-/// A metric, and what of it is deleted.
+/// A metric, and the part of it that is deleted.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) head: &'a ImportHead,
-    /// Slots of the raw stage.
+    /// The slots of the raw stage to delete.
     pub(crate) slots: Range<u32>,
     /// Seconds since the epoch.
     pub(crate) now: i64,
 }
 
-/// A window that loses a part of its slots.
+/// A window that loses some of its slots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) stage: usize,
     pub(crate) window: u32,
     state: EdgeState,
-    /// The stage that it is folded from and the slots to read there; `None` if no finer stage covers it any more.
+    /// The stage that it is folded from and the slots to read of that stage; `None` if no finer stage covers
+    /// it any more.
     source: Option<(usize, Range<u32>)>,
 }
 
 /// Where the window of an edge is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EdgeState {
-    /// The store.
+    /// In the store.
     Closed,
     /// In the head, which has folded some slots into it. With flushes at intervals, the store may have a row too.
     Open,
-    /// Nowhere: no slot was folded into it yet. With flushes at intervals, the store may still have a row.
+    /// Nowhere, because no slot has been folded into it yet. With flushes at intervals, the store may still
+    /// have a row.
     Ahead,
 }
 
-/// What deleting the range changes.
+/// The changes that deleting the range makes.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Open windows.
+    /// The new open windows.
     pub(crate) open: Vec<Window>,
-    /// Windows at the borders, folded again.
+    /// The windows at the borders, folded again.
     pub(crate) rows: WriteBatch,
     /// Slots and windows that are deleted completely.
     pub(crate) gone: Vec<SlotRange>,
-    /// Windows that are rewritten, now or when they close. The rows that any writer has in the store for them are
-    /// stale.
+    /// Windows that are rewritten, now or when they close. The rows of any writer for these windows in the
+    /// store are stale.
     pub(crate) stale: Vec<SlotRange>,
     pub(crate) folded: u64,
     pub(crate) kept: u64,
@@ -68,7 +71,7 @@ impl Subject<'_> {
         &self.head.layout
     }
 
-    /// Raw slots in a slot of a stage.
+    /// The number of raw slots in a slot of a stage.
     fn per(&self, stage: usize) -> u32 {
         if stage == 0 { 1 } else { self.layout().per[stage - 1] }
     }
@@ -118,7 +121,7 @@ impl Subject<'_> {
         Edge { stage, window, state, source }
     }
 
-    /// The ranges to read for these windows: each window itself, then what it is folded from.
+    /// The ranges to read for these windows: each window itself, then the slots it is folded from.
     pub(crate) fn reads(&self, edges: &[Edge]) -> Vec<SlotRange> {
         let range =
             |stage, slots: Range<u32>| self.layout().range(self.head.id, stage, slots.start, slots.end);
@@ -164,7 +167,7 @@ impl Subject<'_> {
         if edge.state != EdgeState::Closed {
             self.push_gone(edge.stage, itself.clone(), &mut plan.stale);
         }
-        // A percentile is computed from all slots of its window when it closes.
+        // A percentile is computed from all slots of its window when the window closes.
         if edge.state == EdgeState::Ahead || is_open && method.needs_all_slots() {
             return;
         }
@@ -191,7 +194,7 @@ impl Subject<'_> {
         self.push_gone(edge.stage, itself, &mut plan.stale);
     }
 
-    /// Folds a window from what is left of its slots; `None` if these have expired.
+    /// Folds a window from its remaining slots; `None` if these have expired.
     fn fold_source(
         &self,
         edge: &Edge,

@@ -1,4 +1,4 @@
-//! Where the slots of a series come from: the head, the spool, a peer or the store.
+//! Finds out where the slots of a series come from: the head, the spool, a peer or the store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use plumbago_store::{Column, FetchError, FetchRequest, PeerRows, Provenance};
 use crate::read::{Part, Reader, merge, overlay, window_ranges};
 
 impl Reader {
-    /// Reads the series of a request, and counts their slots by where they came from.
+    /// Reads the series of a request, and counts their slots by origin.
     pub(super) async fn provenance(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
         let (parts, peers) = self.gather(request).await?;
         let pending = self.on_its_way(parts.iter().map(|part| &part.answer)).await?;
@@ -23,7 +23,7 @@ impl Reader {
     }
 }
 
-/// The slots that peers have pending in the range with this number.
+/// The slots in the range with this number that peers have pending.
 fn slots_of(peers: &[PeerRows], range: u32) -> HashSet<u32> {
     let of_range = |rows: &PeerRows| {
         let from = rows.rows.partition_point(|(at, ..)| *at < range);

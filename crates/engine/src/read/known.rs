@@ -16,6 +16,9 @@ use crate::shard::read::HeadAnswer;
 /// About how many slots are in memory at a time; each takes 8 to 16 bytes.
 pub(super) const SLOTS_AT_ONCE: u64 = 1 << 20;
 
+/// Slots with at most this many unknown ones between them are read together.
+const GAP: u32 = 512;
+
 /// Most ranges in one read.
 const RANGES_AT_ONCE: usize = 512;
 
@@ -56,7 +59,7 @@ impl Reader {
         let mut pieces = Vec::new();
         for (at, (answer, mut parts)) in answers.iter().zip(occupied).enumerate() {
             parts.extend(held(answer));
-            parts.extend(peers.iter().filter_map(|rows| sent(rows, at as u32)));
+            parts.extend(peers.iter().flat_map(|rows| sent(rows, at as u32)));
             pieces.extend(cut(parts, answer.slots).map(|slots| (at, slots)));
         }
         let (mut rest, mut known) = (pieces.as_slice(), 0);
@@ -144,19 +147,31 @@ fn known_slots(answer: &HeadAnswer, mut column: Column, first_window: Option<Col
     column.values.iter().zip(&column.counts).enumerate().filter_map(known).collect()
 }
 
-/// The slots from the first to the last one that the head has.
-fn held(answer: &HeadAnswer) -> Option<Range<u32>> {
+/// The slots that the head has.
+fn held(answer: &HeadAnswer) -> Vec<Range<u32>> {
     // Where a coarse stage answers, raw slots stand for the windows that they are folded into.
     let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
-    let raw = answer.raw.first().zip(answer.raw.last()).map(|(a, b)| a.0 / per..b.0 / per + 1);
-    let windows = answer.windows.first().zip(answer.windows.last()).map(|(a, b)| a.0..b.0 + 1);
-    raw.or(windows)
+    let raw = answer.raw.iter().map(|(slot, _)| slot / per);
+    around(raw.chain(answer.windows.iter().map(|(window, _)| *window)))
 }
 
-/// The slots from the first to the last one that a peer has sent for the answer at this position.
-fn sent(rows: &PeerRows, at: u32) -> Option<Range<u32>> {
-    let rows = rows_of(rows, at);
-    rows.first().zip(rows.last()).map(|(first, last)| first.1..last.1 + 1)
+/// Ranges around slots in ascending order. Slots that are close to each other share a range.
+fn around(slots: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
+    let mut ranges: Vec<Range<u32>> = Vec::new();
+    for slot in slots {
+        match ranges.last_mut() {
+            Some(last) if (last.start..last.end.saturating_add(GAP)).contains(&slot) => {
+                last.end = last.end.max(slot + 1);
+            }
+            _ => ranges.push(slot..slot + 1),
+        }
+    }
+    ranges
+}
+
+/// The slots that a peer has sent for the answer at this position.
+fn sent(rows: &PeerRows, at: u32) -> Vec<Range<u32>> {
+    around(rows_of(rows, at).iter().map(|(_, slot, _)| *slot))
 }
 
 fn rows_of(rows: &PeerRows, at: u32) -> &[(u32, u32, WindowRow)] {
@@ -167,7 +182,11 @@ fn rows_of(rows: &PeerRows, at: u32) -> &[(u32, u32, WindowRow)] {
 
 /// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
 /// [`SLOTS_AT_ONCE`] slots.
-pub(super) fn cut(mut parts: Vec<Range<u32>>, slots: (u32, u32)) -> impl Iterator<Item = Range<u32>> {
+pub(super) fn cut(
+    parts: impl IntoIterator<Item = Range<u32>>,
+    slots: (u32, u32),
+) -> impl Iterator<Item = Range<u32>> {
+    let mut parts = Vec::from_iter(parts);
     parts.sort_unstable_by_key(|part| part.start);
     let mut joined: Vec<Range<u32>> = Vec::new();
     for part in parts {
@@ -203,11 +222,20 @@ mod tests {
 
     #[test]
     fn parts_are_joined_and_cut() {
-        let cut = |parts: &[Range<u32>], slots| cut(parts.to_vec(), slots).collect::<Vec<_>>();
-        assert_eq!(cut(&[5..9, 0..3, 8..12, 12..13, 20..30], (1, 25)), [1..3, 5..13, 20..25]);
-        assert_eq!(cut(&[0..3], (3, 9)), []);
+        let cut = |parts: &[(u32, u32)], slots| {
+            cut(parts.iter().map(|(from, until)| *from..*until), slots).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[(5, 9), (0, 3), (8, 12), (12, 13), (20, 30)], (1, 25)), [1..3, 5..13, 20..25]);
+        assert_eq!(cut(&[(0, 3)], (3, 9)), []);
         let (most, end) = (SLOTS_AT_ONCE as u32, u32::MAX);
-        assert_eq!(cut(&[end - most - 1..end], (0, end)), [end - most - 1..end - 1, end - 1..end]);
+        assert_eq!(cut(&[(end - most - 1, end)], (0, end)), [end - most - 1..end - 1, end - 1..end]);
+    }
+
+    #[test]
+    fn far_slots_are_read_apart() {
+        let around = |slots: &[u32]| super::around(slots.iter().copied());
+        assert_eq!(around(&[1, 2, 9, 10 + GAP]), [(1, 10), (10 + GAP, 11 + GAP)].map(|(a, b)| a..b));
+        assert_eq!(around(&[]), []);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Metrics without a head, read by their configuration in the metadata store.
+//! Metrics without a head, which are read with their configuration from the metadata store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use plumbago_store::{FetchRequest, MetadataStore, StoreError};
 use crate::shard::downsample::MetricLayout;
 use crate::shard::read::HeadAnswer;
 
-/// Configurations in the cache, at most. When there are more, the cache is emptied.
+/// Largest number of configurations in the cache. When there are more, the cache is emptied.
 const CACHED_MAX: usize = 100_000;
-/// How long a configuration stays in the cache. The metric may be deleted or created again meanwhile.
+/// How long a configuration stays in the cache, because the metric may be deleted or created again meanwhile.
 const CACHED_FOR: Duration = Duration::from_secs(60);
 
 /// Looks metrics up in the metadata store, with a cache.
@@ -22,7 +22,7 @@ pub(crate) struct MetadataFallback {
     cache: DashMap<Arc<str>, Cached>,
 }
 
-/// When a configuration was looked up, and the configuration.
+/// The time of the look-up, and the configuration.
 type Cached = (Instant, Arc<MetricConfig>);
 
 impl MetadataFallback {

@@ -1,5 +1,5 @@
 //! The one reader of points. It reads heads first, then the store, and merges them slot by slot. In this
-//! order no point is missed: a slot leaves its head only after it is in the store.
+//! order no point is missed, because a slot leaves its head only after it is in the store.
 
 mod explain;
 mod known;
@@ -26,10 +26,11 @@ use crate::read::metadata_fallback::MetadataFallback;
 use crate::router::{NameHash, Router};
 use crate::shard::read::{HeadAnswer, HeadQuery};
 
-/// Metrics in one command, at most, so that a shard's points do not wait long for it.
+/// Largest number of metrics in one command, so that a shard's points do not wait long for it.
 const QUERY_METRICS: usize = 512;
 
-/// Reads columns for folding: the rows of all writers are merged. Nothing is asked of the store for no ranges.
+/// Reads columns for folding: the rows of all writers are merged. The store is not called if there are no
+/// ranges.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -53,7 +54,7 @@ pub struct Reader {
     router: Router,
     workers: Vec<mpsc::Sender<ShardCommand>>,
     pub(crate) store: Arc<dyn PointStore>,
-    /// Time of reads from the store.
+    /// The time that reads from the store take.
     store_seconds: Histogram,
     peers: Option<Arc<dyn Peers>>,
     fallback: Option<Arc<MetadataFallback>>,
@@ -69,19 +70,19 @@ impl Reader {
         Self { router, workers, store, store_seconds, peers: None, fallback: None }
     }
 
-    /// Adds rows that other writers have and that are not in the store yet.
+    /// Makes the reader add rows of other writers that are not in the store yet.
     pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
         Self { peers: Some(peers), ..self }
     }
 
-    /// Also reads metrics without a head, by their configuration in the metadata store. For a node that does
-    /// not load all names.
+    /// Makes the reader also read metrics without a head, with their configuration from the metadata store.
+    /// For a node that does not load all names.
     pub fn with_metadata(self, metadata: Arc<dyn MetadataStore>) -> Self {
         Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }
     }
 
-    /// Reads the heads of the metrics, one answer for each name. `None` if the metric has no head or its retention does
-    /// not reach the range.
+    /// Reads the heads of the metrics, one answer for each name. `None` if the metric has no head or its
+    /// retention does not reach the range.
     pub(crate) async fn ask_heads(
         &self,
         request: &FetchRequest,
@@ -150,20 +151,21 @@ impl Reader {
     }
 }
 
-/// What was read of one metric.
+/// The data that was read for one metric.
 #[derive(Debug)]
 pub(crate) struct Part {
     name: Arc<str>,
     answer: HeadAnswer,
     /// The slots that the store has in the range of the answer.
     column: Column,
-    /// The raw slots that the store has of the head's first window, if they are needed.
+    /// The stored raw slots of the head's first window, if they are needed.
     first_window: Option<Column>,
 }
 
 impl Reader {
-    /// Reads heads, peers and store for the metrics that answer a request, in its order. The rows of peers are merged
-    /// into the columns, and also returned; their range is the position of the metric's first range.
+    /// Reads heads, peers and store for the metrics that answer a request, in the order of the request. The
+    /// rows of peers are merged into the columns and also returned; their range number is the position of the
+    /// metric's first range.
     async fn gather(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let answers = self.ask_all_heads(request).await?;
         if slots(&answers) > request.slots_max as u64 {
@@ -245,7 +247,8 @@ pub(crate) fn stage_range(answer: &HeadAnswer) -> SlotRange {
     answer.layout.range(answer.id, answer.stage, from, until)
 }
 
-/// The stored raw slots of the head's first window, for methods that need all slots of a window at once.
+/// The stored raw slots of the head's first window, for methods that need all slots of a window at once, such
+/// as percentiles.
 pub(crate) fn window_ranges(answer: &HeadAnswer) -> Option<SlotRange> {
     if answer.stage == 0 || !answer.layout.config.aggregation.needs_all_slots() {
         return None;
@@ -289,7 +292,7 @@ pub(crate) fn overlay(answer: &HeadAnswer, column: &mut Column, first_window: Op
     }
 }
 
-/// The windows of the head for a method that needs all slots at once: percentiles.
+/// The head's windows for a method that needs all slots at once: percentiles.
 fn whole_windows(
     answer: &HeadAnswer,
     method: Aggregation,

@@ -1,4 +1,4 @@
-//! Points that this process has accepted and that other readers do not find in the store yet.
+//! Points that this process has accepted and that other readers do not yet find in the store.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use crate::read::{Reader, overlay, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 
 impl Reader {
-    /// Returns what heads hold and what is on its way to the store. Metrics without such points are left out.
+    /// Returns the points that heads hold and those on their way to the store. Metrics without such points
+    /// are left out.
     ///
     /// # Errors
-    /// When the store or the spool cannot be read, and when the engine was stopped.
+    ///
+    /// If the store or the spool cannot be read, or if the engine was stopped.
     pub async fn pending(&self, request: &FetchRequest) -> Result<Vec<PendingRows>, FetchError> {
         let answers = self.ask_heads(request).await?;
         let mut all: Vec<PendingRows> = Vec::new();
@@ -57,9 +59,10 @@ impl Reader {
         Ok(rows.collect())
     }
 
-    /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of their
-    /// slots (seconds since the epoch) and values, in time order. They include slots that a head still holds after
-    /// their flush, twenty at most. `None` if there are more than `points_max` in all.
+    /// Returns the raw points of each metric that are accepted and not in the store's tables yet, as times of
+    /// their slots (seconds since the epoch) and values, in time order. They include slots that a head still
+    /// holds after their flush, at most twenty per metric. `None` if there are more than `points_max` points
+    /// in total.
     ///
     /// # Errors
     /// When the spool cannot be read, and when the engine was stopped.
@@ -89,7 +92,8 @@ impl Reader {
         Ok(Some(all))
     }
 
-    /// The slots of these answers that are on their way to the store. Empty columns if a store has no such slots.
+    /// The slots of these answers that are on their way to the store. The columns are empty if the store has
+    /// no such slots.
     pub(super) async fn on_its_way(
         &self,
         answers: impl Iterator<Item = &HeadAnswer>,
@@ -114,7 +118,7 @@ fn pieces(answers: &[Option<HeadAnswer>]) -> Vec<Piece> {
     known
         .flat_map(|(place, answer)| {
             let (first, end) = answer.slots;
-            cut(Vec::from_iter([first..end]), answer.slots).map(move |slots| (place, slots))
+            cut(std::iter::once(first..end), answer.slots).map(move |slots| (place, slots))
         })
         .collect()
 }
@@ -135,7 +139,7 @@ fn parts(answers: &[Option<HeadAnswer>], group: &[Piece]) -> Vec<(usize, HeadAns
     group.iter().filter_map(part).collect()
 }
 
-/// The raw slots of a column, replaced by those of the head where it has them.
+/// The raw slots of a column. Where the head has a slot, its value is used.
 fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     let is_held = |slot: u32| answer.raw.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
     let sent = (answer.slots.0..).zip(&column.values).map(|(slot, value)| (slot, *value));
@@ -147,7 +151,7 @@ fn raw_points(answer: &HeadAnswer, column: &Column) -> RawPoints {
     points.into_iter().map(|(slot, value)| (slot.saturating_mul(resolution), value)).collect()
 }
 
-/// The slots on their way to the store, replaced by those of the head where it has them.
+/// The slots on their way to the store. Where the head has a slot, its value is used.
 fn rows(answer: &HeadAnswer, mut column: Column, first_window: Option<Column>) -> Vec<(u32, WindowRow)> {
     overlay(answer, &mut column, first_window);
     // Raw slots have no counts.

@@ -1,4 +1,4 @@
-//! A start: metrics from the metadata store, heads from state rows, then the journal.
+//! The start: metrics from the metadata store, heads from state rows, then the journal.
 
 pub(crate) mod numbers;
 mod replay;
@@ -23,34 +23,35 @@ use crate::shard::head_state::LifeEvent;
 
 use self::numbers::{FreeNumbers, HeadAddresses, Numbers};
 
-/// Metrics in one page of the metadata scan.
+/// Number of metrics in one page of the metadata scan.
 const PAGE: usize = 50_000;
-/// Metrics or state rows handled together, so that their cache misses overlap.
+/// Number of metrics or state rows that are handled together, so that their cache misses overlap.
 const ABREAST: usize = 64;
 
-/// What a start found and how long it took.
+/// What a start found, and how long it took.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recovered {
-    /// Metrics in the metadata store, or in the checkpoint.
+    /// The number of metrics in the metadata store or in the checkpoint.
     pub metrics: u64,
-    /// Everything came from the checkpoint of a clean stop; the other counts are 0.
+    /// Whether everything came from the checkpoint of a clean stop; if so, the other counts are 0.
     pub from_checkpoint: bool,
-    /// State rows restored.
+    /// The number of restored state rows.
     pub states: u64,
     /// Journal records of points applied again.
     pub replayed: u64,
     /// Journal records of points that state rows already covered.
     pub covered: u64,
-    /// State rows that cannot be decoded. Points of their metrics are recovered as far as the journal has them.
+    /// State rows that cannot be decoded. The points of their metrics are recovered if the journal still has
+    /// them.
     pub damaged_states: u64,
-    /// Journal records of points whose metric is unknown: neither a state row nor a creation record has its
-    /// number. The ledger counts them as recovered and rejected.
+    /// Journal records of points whose metric is unknown: its number occurs in no state row and no creation
+    /// record. The ledger counts them as recovered and rejected.
     pub unexplained: u64,
     /// Time until the index was complete.
     pub names: Duration,
-    /// Time for metadata and state rows.
+    /// The time for loading metadata and state rows.
     pub load: Duration,
-    /// Time for the journal.
+    /// The time for replaying the journal.
     pub replay: Duration,
 }
 
@@ -63,8 +64,8 @@ pub enum StartError {
     /// The journal could not be replayed.
     #[error("failed to replay the journal")]
     Journal(#[from] JournalError),
-    /// The checkpoint could not be removed, or was found to be damaged when part of it was loaded. A further start does
-    /// without it.
+    /// The checkpoint could not be removed, or was found to be damaged when part of it was loaded. The next
+    /// start does not use it.
     #[error("failed to use the checkpoint")]
     Checkpoint(#[from] CheckpointError),
     /// A thread could not be started.
@@ -78,7 +79,7 @@ pub enum StartError {
     Again,
 }
 
-/// What a start reads from.
+/// The sources that a start reads from.
 pub(crate) struct Sources<'a> {
     pub(crate) metadata: &'a Arc<dyn MetadataStore>,
     pub(crate) flush: &'a dyn FlushStore,
@@ -91,18 +92,19 @@ pub(crate) struct Sources<'a> {
     pub(crate) now: i64,
 }
 
-/// What the workers start with.
+/// The state with which the workers start.
 pub(crate) struct Start {
     pub(crate) report: Recovered,
-    /// Numbers for new metrics.
+    /// The numbers for new metrics.
     pub(crate) numbers: FreeNumbers,
     /// For each shard, the metrics that are in the journal but not in the metadata store.
     pub(crate) creations: Vec<Vec<NewMetric>>,
 }
 
-/// Fills the shards.
+/// Fills the shards and the index.
 ///
 /// # Errors
+///
 /// See [`StartError`].
 pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Result<Start, StartError> {
     let began = Instant::now();
@@ -115,7 +117,7 @@ pub(crate) async fn recover(sources: &Sources<'_>, shards: &mut [Shard]) -> Resu
     report.load = began.elapsed();
     let began = Instant::now();
     let creations = replay::replay(sources, shards, &mut numbers, &mut report)?;
-    // The metadata store gets these metrics later. Their points can be read at once.
+    // These metrics get into the metadata store later. Their points can be read at once.
     sources.index.insert(creations.iter().flatten().map(|metric| metric.name.as_str()));
     report.replay = began.elapsed();
     let known =
@@ -143,7 +145,7 @@ async fn load_metrics(
     loop {
         let page = Arc::new(next.await.map_err(|_| StartError::Aborted)??);
         let end = page.next.is_none();
-        // The store reads the next page while shards and index take this one.
+        // The store reads the next page while the shards and the index process this one.
         next = if end { tokio::spawn(async { Ok(MetaPage::default()) }) } else { scan(page.next.clone()) };
         let (index, names) = (Arc::clone(sources.index), Arc::clone(&page));
         let indexed = tokio::task::spawn_blocking(move || index.insert(names.iter().map(|(name, _)| name)));
@@ -156,8 +158,8 @@ async fn load_metrics(
     }
 }
 
-/// Adds the metrics of a page, some at a time: one pass computes hashes and ids, one loads table entries, one
-/// adds heads. So the cache misses of a pass overlap.
+/// Adds the metrics of a page in small groups: one pass computes hashes and ids, one loads table entries, one
+/// adds heads. In this way the cache misses of a pass overlap.
 fn take_metrics(sources: &Sources<'_>, shards: &mut [Shard], places: &mut HeadAddresses, page: &MetaPage) {
     let mut entries = page.iter().peekable();
     let mut metrics = Vec::with_capacity(ABREAST);

@@ -1,4 +1,4 @@
-//! Look-ups during a start: heads by metric id and by metric number, and the numbers that are free for new metrics.
+//! Look-ups during a start: heads by metric id and by metric number, and the free numbers for new metrics.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,13 +10,13 @@ use crate::shard::NUMBER_BITS;
 /// A head: its shard and its number there.
 pub(crate) type HeadAddress = (u16, u32);
 
-/// True for a number that a metric can have.
+/// Whether a metric can have this number.
 pub(crate) fn is_number(number: &u32) -> bool {
     *number != 0 && number >> NUMBER_BITS == 0
 }
 
-/// Heads by metric id. State rows come in id order, so going once through a sorted list finds all of them. A
-/// hash table would cost a cache miss for each.
+/// Heads by metric id. State rows come in the order of ids, so one pass over a sorted list finds all of them.
+/// A hash table would cause a cache miss for each.
 #[derive(Default)]
 pub(crate) struct HeadAddresses {
     by_id: Vec<(MetricId, HeadAddress)>,
@@ -29,12 +29,12 @@ impl HeadAddresses {
         self.by_id.push((id, place));
     }
 
-    /// Call it between the last `push` and the first `find`.
+    /// Sorts the list. Call this between the last `push` and the first `find`.
     pub(crate) fn sort(&mut self) {
         self.by_id.sort_unstable_by_key(|(id, _)| *id);
     }
 
-    /// The metrics in a range of ids, including both ends.
+    /// The metrics in a range of ids; both ends belong to it.
     pub(crate) fn between(&self, from: &MetricId, to: &MetricId) -> &[(MetricId, HeadAddress)] {
         let start = self.by_id.partition_point(|(id, _)| id < from);
         let end = self.by_id.partition_point(|(id, _)| id <= to);
@@ -45,7 +45,7 @@ impl HeadAddresses {
         if self.by_id.get(self.at).is_none_or(|(last, _)| last > id) {
             self.at = self.by_id.partition_point(|(known, _)| known < id);
         }
-        // Few steps, since nearly all metrics have a state row.
+        // This takes few steps, because nearly all metrics have a state row.
         while self.by_id.get(self.at).is_some_and(|(known, _)| known < id) {
             self.at += 1;
         }
@@ -53,8 +53,8 @@ impl HeadAddresses {
     }
 }
 
-/// Heads by metric number, with the journal sequence that their state rows cover. Numbers are dense, so a list
-/// serves.
+/// Heads by metric number, with the journal sequence that their state rows cover. The numbers are dense, so a
+/// list is enough.
 #[derive(Default)]
 pub(crate) struct Numbers {
     places: Vec<Option<(HeadAddress, u64)>>,
@@ -62,7 +62,7 @@ pub(crate) struct Numbers {
     retired: HashSet<u32>,
     /// State rows of deleted metrics, and the journal sequence that they cover.
     orphans: HashMap<MetricId, u64>,
-    /// The same sequences, by metric number.
+    /// The same sequences as in `orphans`, by metric number.
     orphan_numbers: HashMap<u32, u64>,
 }
 
@@ -79,8 +79,8 @@ impl Numbers {
         self.places.get(number as usize).copied().flatten()
     }
 
-    /// Removes a deleted metric. Its number stays reserved, because records or state rows with it would
-    /// otherwise be taken for those of another metric.
+    /// Removes a deleted metric. Its number stays reserved, because otherwise records or state rows with this
+    /// number would be attributed to another metric.
     pub(crate) fn retire(&mut self, number: u32) {
         if let Some(entry) = self.places.get_mut(number as usize) {
             *entry = None;
@@ -88,7 +88,7 @@ impl Numbers {
         self.reserve(number);
     }
 
-    /// Excludes a number from those for new metrics.
+    /// Makes sure that no new metric gets this number.
     pub(crate) fn reserve(&mut self, number: u32) {
         self.retired.insert(number);
     }
@@ -106,7 +106,7 @@ impl Numbers {
         self.orphans.get(id).copied().unwrap_or(0)
     }
 
-    /// True if a deleted metric with this number has a state row that covers the record.
+    /// Whether a deleted metric with this number has a state row that covers the record.
     pub(crate) fn orphan_covers(&self, number: u32, sequence: u64) -> bool {
         self.orphan_numbers.get(&number).is_some_and(|covered| sequence <= *covered)
     }
@@ -117,7 +117,7 @@ impl Numbers {
         numbered.filter_map(|(number, entry)| entry.as_ref().map(|(place, _)| (number, *place)))
     }
 
-    /// True when the number is not free.
+    /// Whether the number is not free.
     pub(crate) fn is_taken(&self, number: u32) -> bool {
         self.get(number).is_some() || self.retired.contains(&number)
     }
@@ -149,12 +149,12 @@ impl Numbers {
 /// start, because the journal may still have records with it.
 #[derive(Debug)]
 pub(crate) struct FreeNumbers {
-    /// In descending order.
+    /// The free numbers as ranges, in descending order.
     ranges: Vec<Range<u32>>,
 }
 
 impl FreeNumbers {
-    /// The numbers of these ranges, which are in descending order.
+    /// Makes the free numbers from ranges, which must be in descending order.
     pub(crate) fn of(ranges: Vec<Range<u32>>) -> Self {
         Self { ranges }
     }
@@ -164,12 +164,12 @@ impl FreeNumbers {
         &self.ranges
     }
 
-    /// How many there are.
+    /// How many numbers are left.
     pub(crate) fn left(&self) -> u64 {
         self.ranges.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
     }
 
-    /// Takes the lowest number; `None` when none is left.
+    /// Takes the lowest number; `None` if there is none left.
     pub(crate) fn take_lowest(&mut self) -> Option<u32> {
         let range = self.ranges.last_mut()?;
         let number = range.next();

@@ -1,4 +1,4 @@
-//! Applies the journal records again that no state row covers.
+//! Applies the journal records that no state row covers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::shard::head_state::{LifeEvent, mark};
 use crate::shard::restore::Replayed;
 use crate::stats::Reject;
 
-/// Applies the journal. Returns for each shard the metrics that are in the journal but not in the metadata
+/// Replays the journal. Returns for each shard the metrics that are in the journal but not in the metadata
 /// store.
 pub(super) fn replay(
     sources: &Sources<'_>,
@@ -23,7 +23,7 @@ pub(super) fn replay(
     report: &mut Recovered,
 ) -> Result<Vec<Vec<NewMetric>>, StartError> {
     let creations = shards.iter().map(|_| Vec::new()).collect();
-    // The exact segment of a record is not known here. The oldest one only keeps the journal longer.
+    // The exact segment of a record is not known here. Using the oldest one only keeps the journal longer.
     let segment = sources.journal.segments().iter().map(|s| s.number).min().unwrap_or(1);
     let mut replay =
         Replay { sources, shards, numbers, report, creations, segment, unexplained: HashMap::new() };
@@ -46,7 +46,7 @@ struct Replay<'a> {
     /// The oldest segment of the journal.
     segment: u32,
     /// Points by metric number, while no state row and no creation has the number. A later removal record
-    /// explains them.
+    /// shows whose they are.
     unexplained: HashMap<u32, u64>,
 }
 
@@ -63,7 +63,8 @@ impl Replay<'_> {
             head.number = 0;
         }
         if let Some((place, covered)) = self.restored(name).filter(|(_, covered)| sequence <= *covered) {
-            // The metric was deleted and created again since then. Its new state row covers this record.
+            // The metric was deleted and created again after this record. Its new state row covers the
+            // record.
             self.numbers.set(number, place, covered);
             return;
         }
@@ -106,7 +107,8 @@ impl Replay<'_> {
             }
             None if is_number(&number) => {
                 self.numbers.retire(number);
-                // These are points of a deleted metric. It was forgotten after all of its points were stored.
+                // These are points of a deleted metric. The metric was forgotten after all of its points had
+                // been stored.
                 self.report.covered += self.unexplained.remove(&number).unwrap_or(0);
             }
             None => {}
@@ -134,15 +136,16 @@ impl Replay<'_> {
         creations
     }
 
-    /// The head of a metric that already has a number, and the journal sequence that its state row covers.
+    /// The head of a metric that already has a number, and the journal sequence that the metric's state row
+    /// covers.
     fn restored(&self, name: &str) -> Option<(HeadAddress, u64)> {
         let hash = self.sources.router.hash(name);
         let shard = &self.shards[self.sources.router.shard(&hash)];
-        // Number 0 means none, and finds nothing.
+        // Number 0 means that there is none, and finds nothing.
         self.numbers.get(shard.heads[shard.find(&hash)?].number)
     }
 
-    /// Finds the metric of a creation record, or adds it.
+    /// Finds or adds the metric of a creation record.
     fn explain(&mut self, name: &str, number: u32) -> HeadAddress {
         let hash = self.sources.router.hash(name);
         let shard = self.sources.router.shard(&hash);

@@ -11,17 +11,17 @@ use super::{ABREAST, Recovered, Sources, StartError};
 use crate::shard::Shard;
 use crate::shard::state_row::State;
 
-/// State rows in one batch between the threads.
+/// Number of state rows in one batch between the threads.
 const ROWS: usize = 1000;
-/// Batches queued between the threads.
+/// Number of batches queued between the threads.
 const QUEUE: usize = 8;
-/// Damaged rows whose metric ids are logged.
+/// Number of damaged rows whose metric ids are logged.
 const NAMED_MAX: usize = 10;
 
 /// A batch of state rows.
 type Rows = Vec<(MetricId, Vec<u8>)>;
 
-/// The data that restoring state rows changes.
+/// The state that restoring state rows changes.
 struct Target<'a> {
     shards: &'a mut [Shard],
     places: HeadAddresses,
@@ -37,7 +37,7 @@ struct Damaged {
     id: MetricId,
     /// The metric's number, if that part of the row is readable.
     number: Option<u32>,
-    /// `None` when the metric was deleted.
+    /// The metric's head; `None` if the metric was deleted.
     place: Option<HeadAddress>,
 }
 
@@ -75,7 +75,7 @@ fn read(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), StoreEr
     flush.scan_states(&mut |id, bytes| {
         rows.push((id, bytes.to_vec()));
         if rows.len() == ROWS {
-            // The receiver outlives the sender.
+            // The receiver outlives the sender, so sending cannot fail.
             let _ = sender.send(std::mem::replace(&mut rows, Rows::with_capacity(ROWS)));
         }
     })?;
@@ -84,7 +84,7 @@ fn read(flush: &dyn FlushStore, sender: &SyncSender<Rows>) -> Result<(), StoreEr
 }
 
 impl Target<'_> {
-    /// Restores a few rows. There is one pass to find heads, one to load them, one to load windows and one to fill
+    /// Restores a few rows. One pass finds the heads, one loads them, one loads their windows and one fills
     /// them, so that the cache misses of a pass overlap.
     fn take(&mut self, rows: &[(MetricId, Vec<u8>)]) {
         let mut found = [None; ABREAST];
@@ -105,8 +105,8 @@ impl Target<'_> {
         }
     }
 
-    /// Prepares the metrics of damaged rows for the replay: all their journal records will be applied, including those
-    /// that the row covered. Returns the metrics.
+    /// Prepares the metrics of damaged rows for the replay, in which all their journal records are applied,
+    /// including those that the row covered. Returns the metrics.
     fn recover_damaged(self) -> Vec<MetricId> {
         for row in &self.damaged {
             if let Some((shard, at)) = row.place {
@@ -114,7 +114,8 @@ impl Target<'_> {
             }
             let Some(number) = row.number else { continue };
             match row.place {
-                // The number in a damaged row may be wrong. If another metric has it, that one keeps it.
+                // The number in a damaged row may be wrong. If another metric has the number, that metric
+                // keeps it.
                 Some((shard, at)) if !self.numbers.is_taken(number) => {
                     self.shards[usize::from(shard)].heads[at].number = number;
                     self.numbers.set(number, (shard, at), 0);
@@ -197,7 +198,7 @@ fn take_row(
         return;
     };
     shards[usize::from(place.0)].restore(place.1, state);
-    // A metric without a number gets one when its next point arrives.
+    // A metric without a number gets one with its next point.
     if is_number(&state.number) {
         numbers.set(state.number, place, state.sequence);
     }

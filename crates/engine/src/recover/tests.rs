@@ -92,7 +92,7 @@ impl World {
         (shard, start, router)
     }
 
-    /// The known values of one stage of a metric; none if the shard does not have the metric.
+    /// The known values of one stage of a metric; none if the metric is not in the shard.
     fn read(&self, shard: &mut Shard, router: Router, name: &str, seconds: i64) -> Vec<f64> {
         let hash = router.hash(name);
         let now = self.clock.now();
@@ -131,7 +131,8 @@ fn state(number: u32, sequence: u64) -> Vec<u8> {
     .encode()
 }
 
-/// The slots are recovered from the journal, and the open window is folded again from store and journal.
+/// The slots are recovered from the journal, and the open window is folded again from the store and the
+/// journal.
 #[test]
 fn points_of_a_metric_with_a_damaged_state_row_are_recovered() {
     let world = World::new(&["m"], |writer| {
@@ -167,7 +168,7 @@ fn points_of_a_metric_with_a_damaged_state_row_are_recovered() {
     assert_eq!(world.read(&mut shard, router, "m", 5000), [16.0 / 7.0]);
 }
 
-/// The number in a damaged row may be wrong. Records with that number go to the metric whose row is intact.
+/// The number in a damaged row may be wrong. Records with this number go to the metric whose row is intact.
 #[test]
 fn a_damaged_state_row_takes_no_records_of_another_metric() {
     let world = World::new(&["a", "b"], |writer| {
@@ -219,7 +220,8 @@ fn metrics_that_only_the_journal_has_are_found_from_the_start_on() {
     assert_eq!(world.read(&mut shard, router, "new.metric", 60), [1.0]);
 }
 
-/// A metric that was deleted with points in memory. A kill came before or after the metadata store deleted it.
+/// A metric that was deleted with points in memory. The kill came before or after the metadata store deleted
+/// the metric.
 #[test]
 fn points_from_before_a_removal_do_not_come_back() {
     for known in [&["m"][..], &[]] {

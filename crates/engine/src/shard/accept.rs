@@ -1,4 +1,5 @@
-//! Decides by the age of a point where it goes: into the head, to the late points, or to the points ahead of now.
+//! Decides by the age of a point whether it goes into the head, to the late points, or to the points ahead of
+//! now.
 
 use std::sync::Arc;
 
@@ -162,8 +163,8 @@ impl Shard {
     }
 }
 
-/// The stage that takes a point older than the raw stage; `None` if no stage does, or the journal has no kind
-/// for it.
+/// The stage that takes a point older than the raw stage; `None` if no stage does, or if the journal has no
+/// record kind for that stage.
 fn aged_stage(config: &MetricConfig, age: i64) -> Option<usize> {
     config.retention.stage_for_age(age).filter(|stage| *stage < KIND_RELEASED_LATE as usize)
 }

@@ -1,4 +1,5 @@
-//! A vector that grows by chunks. Growing copies nothing, so it causes no pause and needs no double memory.
+//! A vector that grows in chunks. Growing copies nothing, so it causes no pause and never needs twice the
+//! memory.
 
 use std::ops::{Index, IndexMut};
 

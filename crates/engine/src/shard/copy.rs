@@ -1,8 +1,8 @@
 //! The heads of metrics that are copied, and the deletion of metrics that are moved
 //! (`docs/decisions/copy-and-move.md`).
 //!
-//! As for an import, the metric is held still: none of its points go to the store until [`Shard::end_import`] or until
-//! its deletion begins. New points still go into its head.
+//! As during an import, the metric is held still: none of its points go to the store until
+//! [`Shard::end_import`] or until its deletion begins. New points still go into its head.
 
 use std::collections::HashSet;
 
@@ -19,25 +19,26 @@ use crate::shard::import::{Begun, ImportHead};
 pub(crate) struct BeginMove {
     pub(crate) hash: NameHash,
     pub(crate) at: u32,
-    /// The points in its memory that were copied: timestamp and value.
+    /// The points in memory that were copied: timestamp and value.
     pub(crate) known: Vec<(u32, f64)>,
 }
 
 /// The answer to a [`BeginMove`].
 #[derive(Debug, Default)]
 pub(crate) enum Moved {
-    /// The deletion cannot begin now. The metric stays held still.
+    /// The deletion cannot begin now. The metric is still held still.
     #[default]
     Busy,
-    /// The metric got these points since the copy, in the order of time or of arrival. It stays held still.
+    /// The metric got these points after the copy, in the order of time or of arrival. It is still held
+    /// still.
     Grown(Vec<(u32, f64)>),
     /// The deletion has begun.
     Begun,
 }
 
 impl Shard {
-    /// Holds a metric still and returns the content of its head. A metric with late points on their way to the store is
-    /// busy.
+    /// Holds a metric still and returns the content of its head. If late points of the metric are on their
+    /// way to the store, it is busy.
     pub(super) fn begin_copy(&mut self, hash: &NameHash) -> Begun {
         let at = match self.at_rest(hash) {
             Ok(at) if self.heads[at].state.late() == Late::None => at,

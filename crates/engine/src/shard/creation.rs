@@ -1,4 +1,4 @@
-//! What a shard needs to create metrics.
+//! The interface through which a shard creates metrics.
 
 use std::sync::Arc;
 
@@ -7,29 +7,29 @@ use plumbago_model::MetricConfig;
 use crate::quotas::Places;
 use crate::stats::Reject;
 
-/// Returns the configuration of a new metric for its name, by the storage rules.
+/// Returns the configuration for a new metric of this name, by the storage rules.
 pub type ConfigFor = Arc<dyn Fn(&str) -> Arc<MetricConfig> + Send + Sync>;
 
-/// A metric to create.
+/// A metric that is to be created.
 #[derive(Debug)]
 pub(crate) struct NewMetric {
     /// The number of its head.
     pub(crate) at: u32,
     pub(crate) name: String,
     pub(crate) config: Arc<MetricConfig>,
-    /// Seconds since the epoch.
+    /// The time of creation, in seconds since the epoch.
     pub(crate) created_on: u32,
 }
 
 /// Decides whether a shard may create a metric, and creates it.
 pub(crate) trait CreateGate {
-    /// True when the queue of creations is full. The shard then stops before the next batch.
+    /// Whether the queue of creations is full. If so, the shard stops before the next batch.
     fn is_full(&self) -> bool;
     /// Refuses a name that the store cannot hold.
     fn check(&self, _name: &str) -> Result<(), Reject> {
         Ok(())
     }
-    /// The accounts of quotas that a metric of this name counts for.
+    /// The quota accounts that count a metric of this name.
     fn places(&self, _name: &str) -> Places {
         Places::new()
     }

@@ -1,9 +1,9 @@
-//! Finds metrics that get several points for one slot of their raw stage again and again. All but the last point of a
-//! slot are replaced, so their senders send more often than the retention can keep.
+//! Finds metrics that repeatedly get several points for one slot of their raw stage. All but the last point
+//! of a slot are replaced, so their senders send more often than the retention can keep.
 //!
-//! A sample of the metrics is watched: a point that replaces another puts its metric under watch, and a few slots
-//! later the metric is either crowded or no longer watched. Points that were sent twice have one timestamp and
-//! do not count.
+//! A sample of the metrics is watched. A point that replaces another makes its metric watched, and a few
+//! slots later the metric is either reported as crowded or no longer watched. Points that were sent twice
+//! have the same timestamp and do not count.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,13 +12,13 @@ use plumbago_model::Stage;
 
 use crate::router::NameHash;
 
-/// Metrics of a shard that are watched at once.
+/// Number of metrics of a shard that are watched at the same time.
 const WATCHED_MAX: usize = 1024;
 /// Number of slots after which a metric is judged.
 const SLOTS_MIN: u32 = 4;
 /// Number of slots at which the counts are halved, so that old slots count less than new ones.
 const SLOTS_MAX: u32 = 64;
-/// Most crowded metrics of a shard that are named.
+/// Number of crowded metrics of a shard that are reported by name.
 const NAMED_MAX: usize = 3;
 /// Seconds without a point after which a metric is no longer watched.
 const SILENT: i64 = 86_400;
@@ -26,9 +26,9 @@ const SILENT: i64 = 86_400;
 /// A metric that gets several points for each slot of its raw stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrowdedMetric {
-    /// Its name.
+    /// The name of the metric.
     pub name: String,
-    /// Its raw stage.
+    /// The raw stage of the metric.
     pub raw: Stage,
     /// The smallest distance between two of its points, in seconds.
     pub interval: u32,
@@ -37,9 +37,9 @@ pub struct CrowdedMetric {
 /// The crowded metrics that a shard or an engine has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CrowdedMetrics {
-    /// How many of the watched metrics are crowded. In all there are at least this many.
+    /// How many of the watched metrics are crowded. The total number is at least this large.
     pub count: u64,
-    /// Some of them.
+    /// Examples of crowded metrics.
     pub examples: Vec<CrowdedMetric>,
 }
 
@@ -57,7 +57,7 @@ struct Watched {
     last: u32,
     /// Whether the newest slot got points with different timestamps.
     is_crowded: bool,
-    /// Slots that have passed, and how many of them got points with different timestamps.
+    /// The number of slots that have passed, and how many of them got points with different timestamps.
     slots: u32,
     crowded: u32,
     interval: u32,
@@ -87,7 +87,7 @@ impl Crowded {
         true
     }
 
-    /// Judges the metrics that were watched long enough. Returns what was found, and the heads that are no
+    /// Judges the metrics that were watched long enough. Returns the crowded ones, and the heads that are no
     /// longer watched. `now` is in seconds since the epoch.
     pub(crate) fn judge(&mut self, now: i64) -> (CrowdedMetrics, Vec<(u32, NameHash)>) {
         let (mut found, mut released) = (CrowdedMetrics::default(), Vec::new());
@@ -166,7 +166,7 @@ mod tests {
     const RAW: Stage = Stage { resolution: 60, points: 10_080 };
     const START: u32 = 1_700_000_040;
 
-    /// What is found after `minutes` of points at these seconds of each minute.
+    /// What is found after `minutes` minutes, with points at these seconds of each minute.
     fn found(seconds: &[u32], minutes: u32) -> CrowdedMetrics {
         let mut crowded = Crowded::default();
         for minute in 0..minutes {

@@ -1,9 +1,10 @@
 //! Deletes whole metrics, with the points in their heads (`docs/decisions/delete.md`).
 //!
-//! A deletion begins here: the head is dropped with everything in it, and the removal is written to the journal. Then
-//! the caller deletes the metric from the stores, and ends the deletion. If points of the same name arrive meanwhile,
-//! the new metric has a head at once, but its creation waits for the end of the deletion. Until then none of its points
-//! go to the store, so the caller deletes only points of the old metric there.
+//! A deletion begins here: the head is dropped with everything in it, and the removal is written to the
+//! journal. After that, the caller deletes the metric from the stores and ends the deletion. If points of the
+//! same name arrive meanwhile, the new metric has a head at once, but its creation waits for the end of the
+//! deletion. Until then none of its points go to the store, so the caller deletes only points of the old
+//! metric there.
 
 use std::collections::HashMap;
 
@@ -16,22 +17,22 @@ use crate::shard::head::Pairs;
 use crate::shard::head_state::{LateEvent, mark};
 use crate::stats::Reject;
 
-/// The metrics that are being deleted, each with the creation that waits for the end.
+/// The metrics that are being deleted, each with the creation that waits for the end of the deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Deletions(HashMap<NameHash, Option<NewMetric>>);
 
 impl Deletions {
-    /// True when nothing is being deleted.
+    /// Whether nothing is being deleted.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True while the metric is being deleted.
+    /// Whether the metric is being deleted.
     pub(crate) fn contains(&self, hash: &NameHash) -> bool {
         !self.0.is_empty() && self.0.contains_key(hash)
     }
 
-    /// Keeps a creation waiting if the metric is being deleted; otherwise gives it back.
+    /// Keeps a creation waiting if the metric is being deleted; otherwise returns it.
     pub(super) fn hold(&mut self, hash: &NameHash, metric: NewMetric) -> Option<NewMetric> {
         match self.0.get_mut(hash) {
             Some(waiting) => {
@@ -44,9 +45,9 @@ impl Deletions {
 }
 
 impl Shard {
-    /// Begins the deletion of metrics. Answers for each whether it has begun. A deletion cannot begin while the metric
-    /// is being created or deleted, or while some of its points are on their way to the store; the caller then asks
-    /// again.
+    /// Begins the deletion of metrics. Returns for each metric whether the deletion has begun. A deletion
+    /// cannot begin while the metric is being created or deleted, or while some of its points are on their
+    /// way to the store; the caller then asks again.
     pub(crate) fn begin_deletions(&mut self, hashes: &[NameHash], writer: &mut JournalWriter) -> Vec<bool> {
         let begun = hashes.iter().map(|hash| self.begin_deletion(hash, writer)).collect();
         // A head that was vacated has no marks.
@@ -88,7 +89,7 @@ impl Shard {
         }
     }
 
-    /// Drops every point that a head holds, and counts it as rejected.
+    /// Drops every point that a head holds, and counts these points as rejected.
     pub(crate) fn discard(&mut self, at: u32) {
         let mut pairs = Pairs::new();
         let head = &mut self.heads[at];

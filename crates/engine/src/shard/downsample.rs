@@ -1,19 +1,19 @@
 //! The downsampler: folds raw slots into the windows of all coarser stages, in slot order. Every stage is
-//! folded from stage 0, none from the one before it.
+//! folded from stage 0, and not from the previous stage.
 
 use std::sync::Arc;
 
 use plumbago_model::{MetricConfig, MetricId, Stage, Window};
 use plumbago_store::{Run, SlotRange};
 
-/// A metric's configuration, and what is derived from it for the hot path.
+/// A metric's configuration, and values derived from it for the hot path.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricLayout {
     /// The configuration.
     pub(crate) config: Arc<MetricConfig>,
     /// The raw stage.
     pub(crate) raw: Stage,
-    /// Raw slots in a window of each coarse stage.
+    /// Number of raw slots in a window of each coarse stage.
     pub(crate) per: Vec<u32>,
     /// Seconds per slot of each coarse stage.
     pub(crate) coarse_resolutions: Vec<u32>,
@@ -38,12 +38,13 @@ impl MetricLayout {
         self.per.len()
     }
 
-    /// Calls [`Retention::source_of`](plumbago_model::Retention::source_of).
+    /// Returns the stage that a stage is folded from, as
+    /// [`Retention::source_of`](plumbago_model::Retention::source_of).
     pub(crate) fn source(&self, stage: usize) -> usize {
         self.config.retention.source_of(stage)
     }
 
-    /// Slots of stage `from` in one window of stage `of`.
+    /// Number of slots of stage `from` in one window of stage `of`.
     pub(crate) fn ratio(&self, of: usize, from: usize) -> u32 {
         self.stage(of).resolution / self.stage(from).resolution
     }
@@ -60,7 +61,7 @@ impl MetricLayout {
         }
     }
 
-    /// A run of slots of a stage that begins with `first_slot`. The values are added by the batch.
+    /// A run of slots of a stage that begins with `first_slot`. The batch adds the values.
     pub(crate) fn run(&self, id: MetricId, stage: usize, first_slot: u32) -> Run {
         Run {
             id,
@@ -78,17 +79,17 @@ impl MetricLayout {
 /// A window that is complete.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Closed {
-    /// Stage index, 1 for the first coarse stage.
+    /// The stage index; 1 is the first coarse stage.
     pub(crate) stage: usize,
-    /// The window (timestamp ÷ resolution of the stage).
+    /// The number of the window (timestamp ÷ resolution of the stage).
     pub(crate) window: u32,
     /// The folded value and its count.
     pub(crate) value: Window,
 }
 
-/// Folds the slots `base..until` into the open windows and appends those that are then complete to `closed`.
-/// `open` holds for each coarse stage the window of slot `base`, and afterwards that of slot `until`. `pairs`
-/// are the known slots of the range.
+/// Folds the slots `base..until` into the open windows and appends the windows that become complete to
+/// `closed`. Before the call, `open` holds for each coarse stage the window of slot `base`; after the call,
+/// that of slot `until`. `pairs` are the known slots of the range.
 pub(crate) fn fold(
     layout: &MetricLayout,
     base: u32,
@@ -123,8 +124,9 @@ pub(crate) fn fold(
     }
 }
 
-/// The windows that end within `base..until` and may have a value: the window of slot `base`, whose first slots
-/// may be in the store, and every window with a pair. For methods that need all slots of a window at once.
+/// The windows that end within `base..until` and may have a value: the window of slot `base`, whose first
+/// slots may be in the store, and every window with a pair. Used for methods that need all slots of a window
+/// at once.
 pub(crate) fn windows_ended(per: u32, base: u32, until: u32, pairs: &[(u32, f64)]) -> Vec<u32> {
     let mut windows = vec![base / per];
     for (slot, _) in pairs {

@@ -14,16 +14,16 @@ use crate::shard::head_state::{FlushEvent, LateEvent, mark};
 use crate::shard::jobs::{Close, FlushItem, FlushJob, Flushes};
 use crate::shard::state_row::State;
 
-/// Which slots and windows of a metric a flush takes.
+/// Which slots and windows of a metric a flush contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Whole blocks older than the allowance.
     Blocks,
-    /// Every slot that was not flushed yet, and the windows older than the allowance; with `open` also the
-    /// open windows. Slots stay in the head until they are older than the allowance.
+    /// Every slot that was not flushed yet, and the windows older than the allowance. With `open`, the open
+    /// windows as well. Slots stay in the head until they are older than the allowance.
     Interval { open: bool },
-    /// Like `Interval` with open windows, including those of percentiles. For a clean stop, after which another writer
-    /// may continue with these metrics.
+    /// Like `Interval` with open windows, including those of percentiles. Used at a clean stop, after which
+    /// another writer may continue with these metrics.
     Last,
     /// Every slot, and every window that ended by `now` (seconds since the epoch).
     All { now: i64 },
@@ -45,7 +45,7 @@ impl Shard {
         }
     }
 
-    /// Builds a flush of at most `metrics_max` due metrics. Those that cannot be flushed now stay due.
+    /// Builds a flush of at most `metrics_max` due metrics. Metrics that cannot be flushed now stay due.
     pub(crate) fn take_due(&mut self, metrics_max: usize, segment: u32) -> Option<Flushes> {
         let mut flushes = Flushes::default();
         let metrics = metrics_max.min(self.flushing.len());
@@ -69,8 +69,8 @@ impl Shard {
         (flushes.len() > 0).then_some(flushes)
     }
 
-    /// Begins a round of flushes of all due metrics, sorted by id. Writing in key order costs the store
-    /// several times less.
+    /// Begins a round of flushes of all due metrics, sorted by id. Writing in key order is several times
+    /// cheaper for the store.
     pub(crate) fn begin_due(&mut self) {
         let mut due = std::mem::take(&mut self.due);
         let heads = &self.heads;
@@ -78,7 +78,7 @@ impl Shard {
         self.flushing = due.into();
     }
 
-    /// What an ordinary flush takes.
+    /// The extent of an ordinary flush.
     pub(crate) fn usual_extent(&self) -> Extent {
         if self.limits.at_intervals {
             Extent::Interval { open: self.limits.emit_open }
@@ -87,7 +87,7 @@ impl Shard {
         }
     }
 
-    /// What a clean stop writes.
+    /// The extent of the flush at a clean stop.
     pub(crate) fn last_extent(&self) -> Extent {
         if self.limits.at_intervals { Extent::Last } else { Extent::State }
     }
@@ -116,8 +116,8 @@ impl Shard {
         metrics.into()
     }
 
-    /// True when a flush of this metric may be built. Late points in flight prevent it; pending ones go after
-    /// it.
+    /// Whether a flush of this metric may be built. Late points in flight prevent it; pending ones are stored
+    /// after it.
     pub(crate) fn may_flush(&self, at: u32) -> bool {
         let head = &self.heads[at];
         let is_late_in_flight = || head.state.has_late() && self.late.is_in_flight(at);
@@ -125,15 +125,16 @@ impl Shard {
         is_free && !self.is_awaited(at) && self.may_close(at)
     }
 
-    /// Defers further late points of a metric until it is flushed. Without this, a metric that gets late points
-    /// all the time would never be flushed.
+    /// Makes further late points of a metric wait until the metric is flushed. Without this, a metric that
+    /// gets late points all the time would never be flushed.
     pub(crate) fn defer_late(&mut self, at: u32) {
         if self.late.is_in_flight(at) {
             self.heads[at].state.on_late(LateEvent::Defer);
         }
     }
 
-    /// False while the metric's windows need slots from the store and no reading job can be queued.
+    /// Whether the windows of the metric can be closed. They cannot while they need slots from the store and
+    /// no job that reads can be queued.
     pub(super) fn may_close(&self, at: u32) -> bool {
         let config = || usize::from(self.heads[at].config);
         self.may_read || !self.layouts[config()].config.aggregation.needs_all_slots()
@@ -194,8 +195,8 @@ impl Shard {
         head.state.on_flush(if is_whole { FlushEvent::BuildWhole } else { FlushEvent::BuildPart });
     }
 
-    /// The resolutions of the coarse stages, for a state row. Rows of a store that daemons share always have them, because
-    /// another daemon may change the settings of the metric while this one is down.
+    /// The resolutions of the coarse stages, for a state row. Rows of a store that daemons share always have
+    /// them, because another daemon may change the settings of the metric while this daemon is not running.
     pub(super) fn resolutions(&self, layout: &MetricLayout) -> Vec<u32> {
         if self.limits.at_intervals { layout.coarse_resolutions.clone() } else { Vec::new() }
     }
@@ -214,8 +215,8 @@ impl Shard {
             head.segment = if is_covered { 0 } else { item.segment };
             head.state.on_flush(FlushEvent::Commit);
             if flush.has_changed() {
-                // The rows are written again with the changed slots. A row is replaced completely, so nothing counts
-                // twice.
+                // The rows are written again with the changed slots. Each row is replaced completely, so
+                // nothing counts twice.
                 if !head.is(mark::DUE) {
                     head.set(mark::DUE);
                     self.due.push(item.at);
@@ -286,7 +287,8 @@ impl Shard {
         }
     }
 
-    /// Adds the slots that were never flushed. If a slot that was flushed has changed, adds all held slots instead.
+    /// Adds the slots that were never flushed. If a slot has changed after it was flushed, adds all held
+    /// slots instead.
     fn push_unwritten(
         &self,
         at: u32,
@@ -334,7 +336,7 @@ impl Shard {
     }
 }
 
-/// Adds the open windows, including the slots that the head holds of them.
+/// Adds the open windows, including their slots in the head.
 fn push_open(
     head: &Head,
     layout: &MetricLayout,

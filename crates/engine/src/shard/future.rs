@@ -1,7 +1,7 @@
 //! Points too far ahead of now for their heads, kept until their time comes.
 //!
-//! They are ordered twice, by metric and by release time, so that the cost of a flush, a release or
-//! a replayed release depends on the points it concerns and not on how many others are kept.
+//! They are ordered in two ways, by metric and by release time. So the cost of a flush, a release or a
+//! replayed release depends on the points it concerns, and not on the number of other points.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{ALLOWANCE, ApplyContext, KIND_FUTURE, KIND_RELEASED, KIND_RELEASED_L
 use crate::shard::head_state::{FlushEvent, mark};
 use crate::stats::Reject;
 
-/// Future points that one shard accepts; beyond it they are rejected.
+/// Largest number of future points of one shard; further ones are rejected.
 pub(crate) const POINTS_MAX: usize = 65_536;
 
 /// A point ahead of now. It is already in the journal.
@@ -30,22 +30,22 @@ type ReleaseKey = (i64, u32, u64);
 /// The future points of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct FuturePoints {
-    /// By head, then in order of arrival.
+    /// The points by head, then in order of arrival.
     by_head: BTreeMap<(u32, u64), (i64, FuturePoint)>,
     by_release: BTreeSet<ReleaseKey>,
     arrivals: u64,
-    /// Entries that calls have looked at, to test what they cost.
+    /// The number of entries that calls have visited; tests check the cost of calls with it.
     #[cfg(test)]
     visited: std::sync::atomic::AtomicUsize,
 }
 
 impl FuturePoints {
-    /// True when no further point may be accepted.
+    /// Whether no further point may be accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.by_head.len() >= POINTS_MAX
     }
 
-    /// True when the head at `at` has a future point.
+    /// Whether the head at `at` has a future point.
     pub(crate) fn contains(&self, at: u32) -> bool {
         self.by_head.range((at, 0)..=(at, u64::MAX)).next().is_some()
     }
@@ -63,7 +63,7 @@ impl FuturePoints {
         points.inspect(|_| self.count_visit()).map(|(_, (_, point))| point)
     }
 
-    /// True when the release time of some point has come.
+    /// Whether the release time of some point has come.
     pub(crate) fn has_released(&self, now: i64) -> bool {
         self.by_release.first().is_some_and(|(release, ..)| *release <= now)
     }
@@ -75,7 +75,8 @@ impl FuturePoints {
         Some((key.1, self.take(key)?))
     }
 
-    /// Takes out the first point with this head, release time and timestamp. False when there is none.
+    /// Takes out the first point with this head, release time and timestamp. Returns `false` if there is
+    /// none.
     pub(crate) fn remove(&mut self, at: u32, release: i64, timestamp: u32) -> bool {
         let mut candidates = self.by_release.range((release, at, 0)..=(release, at, u64::MAX)).copied();
         let same = |(_, at, arrival): &ReleaseKey| {
@@ -86,12 +87,13 @@ impl FuturePoints {
         found.is_some_and(|key| self.take(key).is_some())
     }
 
-    /// Drops the points of the head at `at`. Returns how many.
+    /// Drops the points of the head at `at`. Returns how many there were.
     pub(crate) fn discard(&mut self, at: u32) -> u64 {
         self.discard_some(at, |_| true)
     }
 
-    /// Drops the points of the head at `at` with a timestamp that `is_gone`. Returns how many.
+    /// Drops the points of the head at `at` for whose timestamp `is_gone` is true. Returns how many there
+    /// were.
     pub(crate) fn discard_some(&mut self, at: u32, is_gone: impl Fn(u32) -> bool) -> u64 {
         let points = self.by_head.range((at, 0)..=(at, u64::MAX));
         let doomed = points.filter(|(_, (_, point))| is_gone(point.timestamp));
@@ -138,25 +140,26 @@ impl Shard {
         self.keep_future(at, FuturePoint { timestamp, value, sequence: self.sequence });
     }
 
-    /// Keeps a point until its time comes. The metric's state rows hold it as well.
+    /// Keeps a point until its time comes. The metric's state rows contain it too.
     pub(crate) fn keep_future(&mut self, at: u32, point: FuturePoint) {
         self.ledger.held += 1;
         self.heads[at].set(mark::FUTURE);
         self.future.insert(at, self.release_time(at, point.timestamp), point);
     }
 
-    /// When the slot of a point is near enough for its head. All points of a slot have the same release
-    /// time, so that the last to arrive is the last to be applied.
+    /// The time when the slot of a point is near enough for its head. All points of a slot have the same
+    /// release time, so that the last one to arrive is the last one to be applied.
     fn release_time(&self, at: u32, timestamp: u32) -> i64 {
         let raw = self.layouts[usize::from(self.heads[at].config)].raw;
         (i64::from(raw.slot(timestamp)) - i64::from(ALLOWANCE)) * i64::from(raw.resolution)
     }
 
-    /// Moves the points whose time has come into their heads. Stops when the journal fails; the next call continues.
+    /// Moves the points whose time has come into their heads. Stops if the journal fails; the next call
+    /// continues.
     pub(crate) fn release_future(&mut self, now: i64, writer: &mut JournalWriter) {
         while self.future.has_released(now) {
             if writer.is_full() && writer.write_out().is_err() {
-                // The worker writes out every few milliseconds, and reports the error then.
+                // The worker writes the journal every few milliseconds, and reports the error then.
                 return;
             }
             self.segment = writer.segment();
@@ -167,7 +170,8 @@ impl Shard {
             let slot = self.layouts[usize::from(head.config)].raw.slot(point.timestamp);
             let waits = self.late.waiting.is_on() && head.is_late(slot);
             let kind = if waits { KIND_RELEASED_LATE } else { KIND_RELEASED };
-            // A replay must release the point here, between the points before and after it.
+            // A replay must release the point at this position in the journal, between the points before and
+            // after it.
             self.sequence = writer.point(head.number | kind << NUMBER_BITS, point.timestamp, point.value);
             if head.segment == 0 {
                 head.segment = self.segment;
@@ -176,8 +180,8 @@ impl Shard {
         }
     }
 
-    /// Takes out the future point that a journal record says was released. False when it is not there:
-    /// then a state row already holds it as released.
+    /// Takes out the future point that a journal record says was released. Returns `false` if it is not
+    /// there, because a state row already contains it as released.
     pub(super) fn replay_release(&mut self, at: u32, timestamp: u32) -> bool {
         let removed = self.future.remove(at, self.release_time(at, timestamp), timestamp);
         if removed {
@@ -193,8 +197,8 @@ impl Shard {
         }
     }
 
-    /// Timestamps and values of a metric's future points that arrived up to this journal sequence: what its state row
-    /// holds. Later ones are in the journal.
+    /// Timestamps and values of a metric's future points that arrived up to this journal sequence. Its state
+    /// row contains these points; later ones are in the journal.
     pub(super) fn future_of(&self, at: u32, sequence: u64) -> Vec<(u32, f64)> {
         if !self.heads[at].is(mark::FUTURE) {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! The head of a metric: the slots that are not in the store yet.
 //!
-//! Slots are grouped in octets: 8 slots, the first a multiple of 8. The newest octet is raw. Older ones are
-//! encoded in a chain of cells. A head takes two cache lines.
+//! Slots are grouped in octetsof 8 slots, whose first slot is a multiple of 8. The newest octet is not
+//! encoded. Older octets are encoded in a chain of cells. A head takes two cache lines.
 
 use plumbago_model::{MetricId, codec};
 
@@ -9,11 +9,11 @@ use crate::bytes::{put_varint, take_varint};
 use crate::shard::head_state::{FlushEvent, HeadState, mark};
 use crate::shard::pool::{Chain, Pool};
 
-/// Slots in an octet.
+/// Number of slots in an octet.
 pub(crate) const OCTET: u32 = 8;
 /// The values of an octet, NaN for unknown slots.
 pub(crate) type Octet = [f64; OCTET as usize];
-/// Slots in a group, at most, when a chain is encoded again.
+/// Largest number of slots in a group, when a chain is encoded again.
 const GROUP_SLOTS: usize = 96;
 /// Unknown slots in a row that a group may contain; with more, a new group begins.
 const GROUP_GAP: u32 = 8;
@@ -21,16 +21,16 @@ const GROUP_GAP: u32 = 8;
 /// Known slots and their values, in time order.
 pub(crate) type Pairs = Vec<(u32, f64)>;
 
-/// What became of a point given to a head.
+/// What happened to a point that was given to a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applied {
-    /// It filled an unknown slot of the newest octet.
+    /// The point filled an unknown slot of the newest octet.
     Held,
-    /// It replaced a slot.
+    /// The point replaced the value of a slot.
     Replaced,
-    /// It started a new octet. The head may be due for a flush now.
+    /// The point started a new octet. The head may be due for a flush now.
     Advanced,
-    /// It is before the base of the head, and was not applied.
+    /// The point is before the base of the head, and was not applied.
     Late,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Applied {
 #[repr(C)]
 pub(crate) struct Head {
     raw: Octet,
-    /// Hash of the name, the key of the registry.
+    /// The hash of the name, which is the key in the registry.
     pub(crate) hash: [u32; 4],
     /// The metric's id.
     pub(crate) id: MetricId,
@@ -83,7 +83,7 @@ impl Head {
         }
     }
 
-    /// True when any of the marks is set.
+    /// Whether any of the marks is set.
     #[inline]
     pub(crate) fn is(&self, marks: u16) -> bool {
         self.state.is(marks)
@@ -97,7 +97,7 @@ impl Head {
         self.state.clear(marks);
     }
 
-    /// True when a point of this slot is late.
+    /// Whether a point of this slot is late.
     pub(crate) fn is_late(&self, slot: u32) -> bool {
         if self.is(mark::PLACED) { slot < self.base } else { self.is(mark::REFOLD) }
     }
@@ -126,7 +126,7 @@ impl Head {
         if known { Applied::Replaced } else { Applied::Held }
     }
 
-    /// Returns the chain if the next point in order will append to it. Reads both cache lines.
+    /// Returns the chain if the next point in order will be appended to it. Reads both cache lines.
     #[inline]
     pub(crate) fn about_to_seal(&self) -> Option<Chain> {
         let full = self.newest % OCTET == OCTET - 1 && !self.raw[(OCTET - 1) as usize].is_nan();
@@ -154,7 +154,7 @@ impl Head {
         }
     }
 
-    /// Replaces all held slots by these, which are in time order and not before the base.
+    /// Replaces all held slots by these, which must be in time order and not before the base.
     pub(crate) fn refill(&mut self, pool: &mut Pool, scratch: &mut Scratch, pairs: &[(u32, f64)]) {
         pool.release(&mut self.chain);
         if let Some((slot, _)) = pairs.last() {
@@ -167,7 +167,7 @@ impl Head {
         scratch.chain = chain;
     }
 
-    /// Reads from both cache lines, to load them.
+    /// Reads from both cache lines, in order to load them.
     pub(crate) fn ends(&self) -> u64 {
         self.raw[0].to_bits() ^ u64::from(self.config)
     }
@@ -197,7 +197,7 @@ impl Head {
         raw
     }
 
-    /// Appends the slots of an encoded chain to `out`. Returns `None` when the bytes are damaged.
+    /// Appends the slots of an encoded chain to `out`. Returns `None` if the bytes are damaged.
     pub(crate) fn decode(bytes: &[u8], base: u32, values: &mut Vec<f64>, out: &mut Pairs) -> Option<()> {
         let mut rest = bytes;
         while let Some((&n, tail)) = rest.split_first() {
@@ -216,17 +216,17 @@ impl Head {
         Some(())
     }
 
-    /// True when it holds no slot.
+    /// Whether the head holds no slot.
     pub(crate) fn is_empty(&self) -> bool {
         self.chain.is_empty() && self.raw.iter().all(|v| v.is_nan())
     }
 
-    /// True while a flush in flight, a late point or a future point needs the head.
+    /// Whether a flush in flight, a late point or a future point needs the head.
     pub(crate) fn is_needed(&self) -> bool {
         self.state.is_flushing() || self.state.has_late() || self.is(mark::FUTURE)
     }
 
-    /// True if the head can be dropped without losing anything: it holds no slot, and nothing needs it.
+    /// Whether the head can be dropped without losing anything: it holds no slot, and nothing needs it.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.is_empty() && !self.is_needed()
     }
@@ -304,7 +304,7 @@ fn encode_groups(pairs: &[(u32, f64)], base: u32, scratch: &mut Scratch, out: &m
     }
 }
 
-/// Appends a group: the number of slots, the distance of the first one from the base, the values.
+/// Appends a group: the number of slots, the distance of the first one from the base, and the values.
 fn put_group(out: &mut Vec<u8>, offset: u32, values: &[f64]) {
     out.push(values.len() as u8);
     put_varint(out, offset);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// A head holds the same slots as a map, in whatever order points arrive.
+        /// A head holds the same slots as a map, whatever the order in which points arrive.
         #[test]
         fn a_head_is_a_map_of_slots(points in prop::collection::vec((1000u32..1400, -5i32..5), 1..300)) {
             let (mut pool, mut scratch) = (Pool::default(), Scratch::default());

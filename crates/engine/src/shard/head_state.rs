@@ -54,23 +54,23 @@
 //!
 //! **Marks** are set and cleared one by one; see [`mark`].
 
-/// Facts about a head that do not depend on each other.
+/// Facts about a head that are independent of each other.
 pub(crate) mod mark {
-    /// Its base is chosen: a point was applied to it, or a state row restored.
+    /// The base is chosen: a point was applied to the head, or a state row was restored.
     pub(crate) const PLACED: u16 = 1 << 8;
     /// The store may have slots of the block that the head starts in.
     pub(crate) const MERGE: u16 = 1 << 9;
-    /// It is in the list of due flushes.
+    /// The head is in the list of due flushes.
     pub(crate) const DUE: u16 = 1 << 10;
     /// A held slot that the store already has was changed.
     pub(crate) const REWRITE: u16 = 1 << 11;
-    /// It has points ahead of now, kept until their time comes.
+    /// The head has points ahead of now, which are kept until their time comes.
     pub(crate) const FUTURE: u16 = 1 << 12;
-    /// Its state row is lost, so its open windows must be folded from the store's slots.
+    /// The state row is lost, so the open windows must be folded from the store's slots.
     pub(crate) const REFOLD: u16 = 1 << 13;
-    /// Its points are watched, to find out whether it gets several for each slot.
+    /// The points of the head are watched, to find out whether it gets several points for each slot.
     pub(crate) const WATCHED: u16 = 1 << 14;
-    /// Its metric counts for a quota.
+    /// The metric counts towards a quota.
     pub(crate) const QUOTA: u16 = 1 << 15;
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum LifeEvent {
     Insert,
     /// A metric that is in the metadata store gets the head.
     InsertKnown,
-    /// The metadata store and the index have the metric.
+    /// The metric is now in the metadata store and the index.
     Create,
     /// The metric is forgotten.
     Vacate,
@@ -211,7 +211,7 @@ const LATE_BITS: u16 = PENDING | DEFERRED;
 pub(crate) struct HeadState(u16);
 
 impl HeadState {
-    /// True when any of the marks is set.
+    /// Whether any of the marks is set.
     pub(crate) fn is(self, marks: u16) -> bool {
         self.0 & marks != 0
     }
@@ -251,7 +251,7 @@ impl HeadState {
         Flush::of(self.0)
     }
 
-    /// True while a flush is in flight.
+    /// Whether a flush is in flight.
     #[inline]
     pub(crate) fn is_flushing(self) -> bool {
         self.0 & IN_FLIGHT != 0
@@ -262,7 +262,7 @@ impl HeadState {
         self.0 = self.0 & !FLUSH_BITS | self.flush().after(event) as u16;
     }
 
-    /// Notes that a point was applied. This mostly happens while no flush is in flight.
+    /// Notes that a point was applied. Usually no flush is in flight.
     #[inline]
     pub(crate) fn on_point(&mut self, event: FlushEvent) {
         if self.is_flushing() {
@@ -283,24 +283,24 @@ impl HeadState {
         self.0 = self.0 & !LATE_BITS | self.late().after(event) as u16;
     }
 
-    /// True while late points are on their way to the store.
+    /// Whether late points are on their way to the store.
     pub(crate) fn has_late(self) -> bool {
         self.0 & PENDING != 0
     }
 
-    /// True while late points wait for a flush.
+    /// Whether late points wait for a flush.
     pub(crate) fn is_late_deferred(self) -> bool {
         self.0 & DEFERRED != 0
     }
 }
 
 impl Flush {
-    /// True when the journal has points that the state row of the flush does not cover.
+    /// Whether the journal has points that the state row of the flush does not cover.
     pub(crate) fn has_grown(self) -> bool {
         self as u16 & GROWN != 0
     }
 
-    /// True when slots in flight have changed.
+    /// Whether slots in flight have changed.
     pub(crate) fn has_changed(self) -> bool {
         self as u16 & CHANGED != 0
     }
@@ -313,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// The rows of a table in the header of this file: from state and event to the next state.
+    /// The rows of a table in the module documentation: from state and event to the next state.
     fn table(name: &str) -> HashMap<(String, String), String> {
         let lines = include_str!("head_state.rs").lines().filter_map(|line| line.strip_prefix("//! |"));
         let cells = lines.map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
 //! The heads of metrics whose history is being stored, and the changes to them afterwards.
 //!
-//! While a history is stored, its metric counts as one with late points in flight: no flush of it is built, so its base
-//! stays, and late points wait. New points still go into its head.
+//! While a history is stored, its metric is treated like one with late points in flight: no flush of it is
+//! built, so its base does not change, and late points wait. New points still go into its head.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::shard::{ALLOWANCE, ApplyContext};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Begin {
     pub(crate) hash: NameHash,
-    /// When the slot after the last one of the history begins, in seconds since the epoch.
+    /// The start of the slot after the last one of the history, in seconds since the epoch.
     pub(crate) until: u32,
-    /// Only look.
+    /// Whether to return the content without holding the head still.
     pub(crate) dry_run: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Begin {
 pub(crate) enum Begun {
     /// The metric has no head.
     Unknown,
-    /// It is being created, flushed or changed. Ask again.
+    /// The metric is being created, flushed or changed. The caller has to ask again.
     Busy,
     /// No flush is built until [`Shard::end_import`].
     Ready(Box<ImportHead>),
@@ -45,20 +45,22 @@ pub(crate) struct ImportHead {
     pub(crate) layout: Arc<MetricLayout>,
     /// The store has the slots before this one, or will have them; the head has the slots from this one on.
     pub(crate) base: u32,
-    /// Held slots; all of them are at the base or after it.
+    /// Held slots. None of them is before the base.
     pub(crate) pairs: Pairs,
-    /// Open windows, and the slot up to which they are folded: the base, unless it was moved.
+    /// The open windows, and the slot up to which they are folded. This is the base, unless the base was
+    /// moved.
     pub(crate) open: Vec<Window>,
     pub(crate) open_at: u32,
     /// The state row, except for the open windows.
     pub(crate) state: State<'static>,
-    /// Points that were dropped, because their range is deleted.
+    /// The number of points that were dropped because their range is deleted.
     pub(crate) dropped: u64,
-    /// Its state row was lost, and it has got no point since then: it has no open windows yet.
+    /// Whether its state row was lost and it has got no point since then. It has no open windows in that
+    /// case.
     pub(crate) is_refolded: bool,
 }
 
-/// The changes to a head after a history was stored, or could not be stored.
+/// The changes to a head after a history was stored, or after this failed.
 #[derive(Debug)]
 pub(crate) struct End {
     pub(crate) at: u32,
@@ -72,8 +74,8 @@ pub(crate) struct End {
 }
 
 impl Shard {
-    /// Returns the content of a head, and keeps the head from being flushed. If it holds no slots, its base moves to
-    /// the end of the history.
+    /// Returns the content of a head, and keeps the head from being flushed. If the head holds no slots, its
+    /// base moves to the end of the history.
     pub(crate) fn begin_import(&mut self, begin: &Begin) -> Begun {
         if self.deletions.contains(&begin.hash) {
             return Begun::Busy;
@@ -145,7 +147,7 @@ impl Shard {
         until
     }
 
-    /// Applies the changes from storing histories. The heads may be flushed again.
+    /// Applies the changes from storing histories. After this, the heads may be flushed again.
     pub(crate) fn end_import(&mut self, ends: Vec<End>, context: &mut ApplyContext<'_>) {
         for end in ends {
             self.late.end_import(end.at);
@@ -163,7 +165,7 @@ impl Shard {
         }
     }
 
-    /// Puts slots of a history into a head that does not have them.
+    /// Puts slots of a history into a head, except those that the head already has.
     fn fill(&mut self, end: &End, context: &mut ApplyContext<'_>) {
         if end.fill.is_empty() {
             return;

@@ -8,17 +8,17 @@ use plumbago_store::FlushBatch;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::head::Pairs;
 
-/// A job for a flusher. Jobs of one queue are done in order.
+/// A job for a flusher. The jobs of one queue are done in order.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Finished rows and state rows.
+    /// Rows and state rows to commit.
     Flush(FlushJob),
     /// Late points.
     Late(LateJob),
 }
 
 impl Job {
-    /// True when the job reads from the store. It then has to wait while the store cannot be read.
+    /// Whether the job reads from the store. Such a job has to wait while the store cannot be read.
     pub(crate) fn reads(&self) -> bool {
         match self {
             Self::Flush(job) => !job.closes.is_empty(),
@@ -27,8 +27,8 @@ impl Job {
     }
 }
 
-/// Flushes of several metrics, in two jobs: one that reads from the store and one that does not. So a store
-/// that cannot be read delays only the first.
+/// Flushes of several metrics, in two jobs: one that reads from the store and one that does not. If the store
+/// cannot be read, only the first job is delayed.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     pub(crate) plain: FlushJob,
@@ -52,7 +52,7 @@ impl Flushes {
 pub(crate) struct FlushJob {
     pub(crate) batch: FlushBatch,
     pub(crate) items: Vec<FlushItem>,
-    /// Windows whose rows are not in the batch yet. Those of a metric follow each other, finer stages first.
+    /// Windows whose rows are not in the batch yet. The windows of a metric are adjacent, finer stages first.
     pub(crate) closes: Vec<Close>,
 }
 
@@ -61,17 +61,17 @@ pub(crate) struct FlushJob {
 pub(crate) struct FlushItem {
     /// The number of its head.
     pub(crate) at: u32,
-    /// Slots before this one are in the batch.
+    /// The slots before this one are in the batch or in the store.
     pub(crate) until: u32,
     /// The open windows after the commit.
     pub(crate) open: Vec<Window>,
-    /// Held slots in the batch.
+    /// The number of held slots in the batch.
     pub(crate) stored: u32,
     /// The current journal segment when the batch was built: later points are in it or in later ones.
     pub(crate) segment: u32,
 }
 
-/// A window to compute from all its slots at once. Slots that the head does not hold are read from the store.
+/// A window to compute from all its slots at once. Slots that are not in the head are read from the store.
 #[derive(Debug)]
 pub(crate) struct Close {
     pub(crate) id: MetricId,
@@ -91,7 +91,7 @@ pub(crate) struct LateJob {
 /// A late point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LatePoint {
-    /// Its journal sequence.
+    /// The point's journal sequence.
     pub(crate) sequence: u64,
     pub(crate) value: f64,
     /// The slot of the point in its stage.
@@ -111,10 +111,10 @@ pub(crate) struct LateMetric {
     pub(crate) now: i64,
     /// The journal segment of the first of the points, or an earlier segment.
     pub(crate) segment: u32,
-    /// Points older than stage 0 replace whole windows. This is the raw slot at which the last of these windows ends; 0
-    /// if there are none.
+    /// The raw slot at which the last window ends that a point older than stage 0 replaces; 0 if there is
+    /// none.
     pub(crate) aged_until: u32,
-    /// In order of arrival.
+    /// The points, in order of arrival.
     pub(crate) points: Vec<LatePoint>,
 }
 
@@ -143,19 +143,20 @@ pub(crate) enum Done {
 #[derive(Debug)]
 pub(crate) struct LateDone {
     pub(crate) at: u32,
-    /// Points of the metric in the job.
+    /// The number of the metric's points in the job.
     pub(crate) points: u32,
-    /// Points that filled an unknown slot; the others replaced one.
+    /// The number of points that filled an unknown slot; the others replaced a value.
     pub(crate) stored: u32,
-    /// For each coarse stage, how its open window changes.
+    /// The change of the open window of each coarse stage.
     pub(crate) open: Vec<Option<OpenPart>>,
 }
 
 /// How late points change an open window.
 #[derive(Debug, Clone)]
 pub(crate) enum OpenPart {
-    /// It was folded again from the slots of this stage, with this result.
+    /// The window was folded again from the slots of this stage, with this result.
     Folded(usize, Window),
-    /// Other writers have parts of it. These values are added to ours, each with the value that it replaces.
+    /// Other writers have parts of the window. These values are added to this writer's part, each with the
+    /// value that it replaces.
     Changed(Vec<(f64, Option<f64>)>),
 }

@@ -1,4 +1,4 @@
-//! Late points: their slots are before the base of the head, so they go to the store directly.
+//! Late points. Their slots are before the base of the head, so they go directly to the store.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,16 +13,18 @@ use crate::shard::head_state::LateEvent;
 use crate::shard::jobs::{Flushes, LateDone, LateJob, LateMetric, LatePoint, OpenPart};
 use crate::shard::waiting::Waiting;
 
-/// Points at which no further metric is added to a job.
+/// With this many points in a job, no further metric is added to it.
 const JOB_POINTS: usize = 8192;
-/// Points of one metric in a job.
+/// Largest number of points of one metric in a job.
 const METRIC_POINTS: usize = 4000;
-/// Metrics with pending points that one call looks at, so that those which cannot be stored yet take no time.
+/// Number of metrics with pending points that one call checks, so that metrics which cannot be stored yet
+/// take little time.
 const METRICS_LOOKED_AT: usize = 16_384;
-/// Metrics in one flush that has to precede late points.
+/// Largest number of metrics in a flush that has to precede late points.
 const FLUSH_MAX: usize = 1000;
 
-/// Late points of a shard: pending ones, those in flight to the store, and those that wait in the journal.
+/// The late points of a shard: pending ones, those in flight to the store, and those that wait in the
+/// journal.
 #[derive(Debug, Default)]
 pub(crate) struct LateList {
     /// Pending points by head.
@@ -38,14 +40,15 @@ pub(crate) struct LateList {
     /// The number of pending points.
     points: usize,
     pub(super) waiting: Waiting,
-    /// Metrics that somebody waits for until they are at rest. None of their points go to the store meanwhile.
+    /// Metrics for which a job waits until they are at rest. None of their points go to the store meanwhile.
     pub(super) awaited: HashSet<NameHash>,
-    /// During a start: heads whose state row was written by a change of settings, or before such a change.
+    /// Used during a start: heads whose state row was written by a change of settings, or before such a
+    /// change.
     pub(super) changed: HashSet<u32>,
 }
 
 impl LateList {
-    /// True when nothing is pending. Points may be in flight or wait in the journal.
+    /// Whether nothing is pending. Points may still be in flight or wait in the journal.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -65,7 +68,8 @@ impl LateList {
         self.points
     }
 
-    /// The journal sequence up to which a state row may cover a metric. Pending points are not in any row yet.
+    /// The journal sequence up to which a state row may cover a metric. Pending points are not in any row
+    /// yet.
     pub(crate) fn known_until(&self, at: u32, sequence: u64) -> u64 {
         let pending = self.pending.get(&at).map(LateMetric::first_sequence);
         pending.or_else(|| self.waiting.first_sequence(at)).map_or(sequence, |first| first - 1)
@@ -77,35 +81,36 @@ impl LateList {
         in_flight.or_else(|| self.pending.get(&at).map(LateMetric::first_sequence))
     }
 
-    /// The journal segment of a metric's first pending point.
+    /// The journal segment of the first pending point of a metric.
     pub(crate) fn segment(&self, at: u32) -> Option<u32> {
         self.pending.get(&at).map(|metric| metric.segment).or_else(|| self.waiting.segment(at))
     }
 
-    /// True when late points of a metric are in flight.
+    /// Whether late points of a metric are in flight.
     pub(crate) fn is_in_flight(&self, at: u32) -> bool {
         self.in_flight.contains_key(&at)
     }
 
-    /// True when all late points up to this journal sequence are stored.
+    /// Whether all late points up to this journal sequence are stored.
     pub(crate) fn are_stored(&self, sequence: u64) -> bool {
         let pending = self.pending.values().map(LateMetric::first_sequence);
         let in_flight = self.in_flight.values().copied();
         pending.chain(in_flight).chain(self.waiting.first_sequences()).all(|first| first > sequence)
     }
 
-    /// True when no late point is pending, in flight or waiting.
+    /// Whether no late point is pending, in flight or waiting.
     pub(crate) fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.in_flight.is_empty() && self.waiting.is_empty()
     }
 
-    /// Drops the points of a head that are pending or wait in the journal. Returns how many.
+    /// Drops the points of a head that are pending or wait in the journal. Returns how many there were.
     pub(super) fn discard(&mut self, at: u32) -> u64 {
         let pending = self.take(at, usize::MAX).map_or(0, |metric| metric.points.len() as u64);
         pending + self.waiting.discard(at)
     }
 
-    /// Changes the pending points of a head. Points for which `keep` is false are dropped. Returns how many.
+    /// Changes the pending points of a head. Points for which `keep` returns false are dropped. Returns how
+    /// many were dropped.
     pub(super) fn retain(&mut self, at: u32, mut keep: impl FnMut(&mut LatePoint) -> bool) -> u64 {
         let Some(metric) = self.pending.get_mut(&at) else { return 0 };
         let before = metric.points.len();
@@ -119,7 +124,7 @@ impl LateList {
         dropped as u64
     }
 
-    /// Brings the pending points of a head to the stages of a new layout.
+    /// Moves the pending points of a head to the stages of a new layout.
     pub(super) fn change_layout(&mut self, at: u32, layout: &Arc<MetricLayout>, now: i64) {
         let Some(metric) = self.pending.get_mut(&at) else { return };
         let old = std::mem::replace(&mut metric.layout, Arc::clone(layout));
@@ -232,13 +237,14 @@ impl Shard {
         !waits && !self.late.is_in_flight(at) && !self.is_awaited(at) && !is_held()
     }
 
-    /// True if no point of the metric may go to the store for now.
+    /// Whether no point of the metric may go to the store for now.
     pub(super) fn is_awaited(&self, at: u32) -> bool {
         !self.late.awaited.is_empty() && self.late.awaited.contains(&self.heads[at].hash)
     }
 
-    /// Builds a flush of heads that hold slots of a window that a pending point older than stage 0 replaces. If these
-    /// slots were folded after that point was stored, they would overwrite it. Call it before [`Shard::take_late`].
+    /// Builds a flush of heads that hold slots of a window that a pending point older than stage 0 replaces.
+    /// If these slots were folded after that point was stored, they would overwrite it. Call this before
+    /// [`Shard::take_late`].
     pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
         if self.late.aged.is_empty() {
             return None;
@@ -257,7 +263,7 @@ impl Shard {
         (flushes.len() > 0).then_some(flushes)
     }
 
-    /// True when all late points of these metrics up to this journal sequence are stored.
+    /// Whether all late points of these metrics up to this journal sequence are stored.
     pub(crate) fn late_are_stored(&self, hashes: &[NameHash], sequence: u64) -> bool {
         if self.late.is_idle() {
             return true;
@@ -266,15 +272,15 @@ impl Shard {
         hashes.iter().all(|hash| self.find(hash).is_none_or(is_stored))
     }
 
-    /// True when the head must be flushed before these late points are stored.
+    /// Whether the head must be flushed before these late points are stored.
     fn holds_aged_window(&self, metric: &LateMetric) -> bool {
         let head = &self.heads[metric.at];
         let all = || self.flush_until(head, &metric.layout, Extent::All { now: metric.now });
-        // If a window stays open even after a flush of the whole head, the head keeps it.
+        // If a window stays open even after a flush of the whole head, the head keeps the window.
         metric.aged_until > head.base && metric.aged_until <= all()
     }
 
-    /// Handles late points that were stored.
+    /// Handles late points that have been stored.
     pub(crate) fn late_done(&mut self, done: Vec<LateDone>) {
         for metric in done {
             self.ledger.held -= u64::from(metric.points);
@@ -300,7 +306,7 @@ impl Shard {
         }
     }
 
-    /// Called after late points of a head were stored or lost. The head may have others.
+    /// Called after late points of a head were stored or lost. The head may have other late points.
     pub(super) fn end_late(&mut self, at: u32) {
         let is_left = self.late.is_in_flight(at)
             || self.late.pending.contains_key(&at)
@@ -312,9 +318,9 @@ impl Shard {
     }
 }
 
-/// Applies late values to this writer's part of a window that other writers have parts of as well. Each entry has the
-/// new value and the one that it replaced, if any. A replaced value can be subtracted from a sum, but not taken out of
-/// a minimum or maximum.
+/// Applies late values to this writer's part of a window of which other writers have parts too. Each entry
+/// has the new value and the value that it replaced, if any. A replaced value can be subtracted from a sum,
+/// but cannot be removed from a minimum or maximum.
 fn changed(method: Aggregation, mut window: Window, values: &[(f64, Option<f64>)]) -> Window {
     for (new, old) in values {
         match (method, old) {

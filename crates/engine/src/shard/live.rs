@@ -16,12 +16,13 @@ pub(crate) struct Adopted {
     pub(crate) hash: NameHash,
     pub(crate) id: MetricId,
     pub(crate) config: Arc<MetricConfig>,
-    /// The accounts for its quotas.
+    /// The accounts of the quotas that count it.
     pub(crate) places: Places,
 }
 
 impl Shard {
-    /// Adds the metrics that have no head yet. The others get the new configuration if it can read what is stored.
+    /// Adds the metrics that have no head yet. The other metrics get the new configuration if it can read the
+    /// stored values.
     pub(crate) fn adopt(&mut self, metrics: Vec<Adopted>) {
         for metric in metrics {
             if let Some(at) = self.find(&metric.hash) {
@@ -33,8 +34,8 @@ impl Shard {
         }
     }
 
-    /// Gives a metric another configuration. Its open windows and its flushes in flight continue, so a configuration
-    /// that folds windows in another way takes effect only after a restart.
+    /// Gives a metric another configuration. Its open windows and its flushes in flight continue. If the new
+    /// configuration folds windows in another way, it takes effect only after a restart.
     fn configure(&mut self, at: u32, config: &Arc<MetricConfig>) {
         let known = &self.layouts[usize::from(self.heads[at].config)].config;
         if *known != *config && config.reads_what_was_stored_with(known) {
@@ -42,14 +43,14 @@ impl Shard {
         }
     }
 
-    /// The settings that the head of a metric has.
+    /// The settings in the head of a metric.
     pub(crate) fn settings(&self, hash: &NameHash) -> Option<Arc<MetricConfig>> {
         let head = &self.heads[self.find(hash)?];
         Some(Arc::clone(&self.layouts[usize::from(head.config)].config))
     }
 
-    /// Gives a metric other settings. Its raw resolution stays the same, so the slots in its head still fit. The caller
-    /// sets the open windows.
+    /// Gives a metric other settings. Its raw resolution stays the same, so the slots in its head stay valid.
+    /// The caller sets the open windows.
     pub(super) fn change_settings(&mut self, at: u32, config: &Arc<MetricConfig>, now: i64) {
         let had = self.layouts[usize::from(self.heads[at].config)].coarse();
         let index = self.layout(config);
@@ -66,8 +67,8 @@ impl Shard {
         self.late.change_layout(at, &layout, now);
     }
 
-    /// True when the metric got a point since `since` (seconds since the epoch), holds one that is not stored,
-    /// or is being created.
+    /// Whether the metric got a point since `since` (seconds since the epoch), holds a point that is not
+    /// stored, or is being created.
     pub(crate) fn is_written(&self, hash: &NameHash, since: i64) -> bool {
         let Some(at) = self.find(hash) else { return false };
         let head = &self.heads[at];
@@ -81,9 +82,9 @@ impl Shard {
         i64::from(head.newest) * resolution >= since
     }
 
-    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included); `None` if
-    /// its head cannot tell. A flush of the whole head moves its newest slot forward, so the answer may stay true for
-    /// some time after the last point.
+    /// Whether the metric may have points in a range of time (seconds since the epoch, both ends included);
+    /// `None` if its head does not show this. A flush of the whole head moves its newest slot forward, so the
+    /// answer may stay true for some time after the last point.
     pub(crate) fn may_have_points(
         &self,
         hash: &NameHash,
@@ -105,7 +106,7 @@ impl Shard {
         Some(end > from)
     }
 
-    /// The time (seconds since the epoch) before which the windows of the metric are closed: the head stores
+    /// The time (seconds since the epoch) before which the windows of the metric are closed. The head stores
     /// none of them again, except for late points.
     pub(crate) fn closed_until(&self, hash: &NameHash) -> i64 {
         let Some(at) = self.find(hash) else { return i64::MAX };
@@ -122,7 +123,8 @@ impl Shard {
     }
 
     /// Forgets a metric that got no point since `since` and holds none. Returns `false` when it must stay. A
-    /// later metric may get its head, but not its number: the journal still has records with that number.
+    /// later metric may get its head, but not its number, because the journal still has records with that
+    /// number.
     pub(crate) fn forget(&mut self, hash: &NameHash, since: i64, writer: &mut JournalWriter) -> bool {
         let Some(at) = self.find(hash) else { return true };
         let head = &self.heads[at];

@@ -1,5 +1,5 @@
-//! A shard: a part of the metrics, owned by one worker, and what happens to their points. It has no
-//! thread, clock or store of its own, so that a simulation can run it.
+//! A shard: a part of the metrics, owned by one worker, and the handling of their points. It has no thread,
+//! clock or store of its own, so that a simulation can run it.
 
 mod accept;
 pub(crate) mod chunked;
@@ -46,12 +46,12 @@ use crate::shard::head_state::{HeadState, LifeEvent, mark};
 use crate::shard::pool::Pool;
 use crate::stats::{Reject, Stats};
 
-/// Points up to this many slots late, or ahead of now, go into the head: the same allowance as in BigGraphite.
+/// Points up to this many slots late or ahead of now go into the head. BigGraphite has the same allowance.
 pub(crate) const ALLOWANCE: u32 = 20;
-/// Points looked up together, so that their cache misses overlap.
+/// Number of points that are looked up together, so that their cache misses overlap.
 pub(crate) const BATCH: usize = 32;
-/// The low bits of a journal record's metric field are the metric's number. The high bits are the record's
-/// kind: where the point went.
+/// Number of low bits of a journal record's metric field that contain the metric's number. The high bits
+/// contain the record's kind, which says where the point went.
 pub(crate) const NUMBER_BITS: u32 = 28;
 /// Journal kind of a point that is kept until its time comes.
 pub(crate) const KIND_FUTURE: u32 = 15;
@@ -59,27 +59,28 @@ pub(crate) const KIND_FUTURE: u32 = 15;
 pub(crate) const KIND_RELEASED: u32 = 14;
 /// Journal kind of a late point of the raw stage that waits in the journal.
 pub(crate) const KIND_LATE: u32 = 13;
-/// Journal kind of a future point whose time has come, and that waits in the journal, because it is late by then.
+/// Journal kind of a future point whose time has come, and that waits in the journal because it is late by
+/// then.
 pub(crate) const KIND_RELEASED_LATE: u32 = 12;
 
 /// Settings that a shard needs for points and flushes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// True for a store that gets a few points of each metric at every interval, instead of whole blocks.
+    /// Whether the store gets a few points of each metric at every interval, instead of whole blocks.
     pub(crate) at_intervals: bool,
-    /// Open windows are written too, at every interval.
+    /// Whether open windows are written at every interval too.
     pub(crate) emit_open: bool,
     /// Points further ahead of now than this are rejected, in seconds.
     pub(crate) future_max: i64,
-    /// A metric whose oldest unflushed point is this many journal segments old gets a state row.
+    /// A metric gets a state row when its oldest unflushed point is this many journal segments old.
     pub(crate) checkpoint_segments: u32,
     /// If a metric gets no points for this long, in seconds, all of its slots are flushed.
     pub(crate) idle_after: i64,
-    /// Pending late points at which further ones wait in the journal.
+    /// With this many pending late points, further ones wait in the journal.
     pub(crate) late_points: usize,
 }
 
-/// Late points of a shard that memory holds; further ones wait in the journal.
+/// Number of late points of a shard that may be in memory; further ones wait in the journal.
 pub(crate) const LATE_POINTS: usize = 262_144;
 
 /// The metrics of one worker.
@@ -96,10 +97,10 @@ pub(crate) struct Shard {
     pub(crate) pool: Pool,
     pub(crate) layouts: Vec<Arc<MetricLayout>>,
     layout_of: HashMap<String, u16>,
-    /// Heads of forgotten metrics, by the number of coarse stages that they have windows for.
+    /// Heads of forgotten metrics, by the number of coarse stages for which they have windows.
     pub(crate) vacant: HashMap<usize, Vec<u32>>,
     pub(crate) scratch: Scratch,
-    /// Heads with something to flush.
+    /// Heads that are due for a flush.
     pub(crate) due: Vec<u32>,
     /// The due heads that are being flushed, sorted by metric id.
     pub(crate) flushing: VecDeque<u32>,
@@ -108,7 +109,7 @@ pub(crate) struct Shard {
     pub(crate) deletions: deletion::Deletions,
     /// Points ahead of now.
     future: future::FuturePoints,
-    /// False while the flusher that reads from the store has no room.
+    /// Whether the flusher that reads from the store has room.
     pub(crate) may_read: bool,
     pub(crate) sweep: sweep::Sweep,
     crowded: crowded::Crowded,
@@ -129,10 +130,10 @@ pub(crate) struct ApplyContext<'a> {
     pub(crate) now: i64,
 }
 
-/// Why a batch was not applied to its end. The caller tries again with the rest later.
+/// Why a batch was not applied completely. The caller tries again later with the rest.
 #[derive(Debug)]
 pub(crate) enum ApplyStop {
-    /// The journal could not write a frame.
+    /// The journal could not be written.
     Journal(JournalError),
     /// Too many metrics are being created.
     Busy,
@@ -169,9 +170,10 @@ impl Shard {
         }
     }
 
-    /// Applies a batch from entry `from` on.
+    /// Applies a batch, starting with entry `from`.
     ///
     /// # Errors
+    ///
     /// The number of entries applied so far, and why the batch was stopped.
     pub(crate) fn apply(
         &mut self,
@@ -201,8 +203,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Looks up the heads of all entries. It makes one pass over the table, one over the heads and one over
-    /// the chains that will grow, so that the cache misses of a pass overlap.
+    /// Looks up the heads of all entries. One pass visits the table, one the heads and one the chains that
+    /// will grow, so that the cache misses of a pass overlap.
     fn look_up(&self, entries: &[Entry], found: &mut [u32; BATCH]) {
         let found = &mut found[..entries.len()];
         for (at, (hash, _)) in found.iter_mut().zip(entries) {
@@ -224,17 +226,17 @@ impl Shard {
         self.table.find(table_hash(hash), |at| heads[*at].hash == *hash).copied()
     }
 
-    /// Number of metrics.
+    /// The number of metrics.
     pub(crate) fn metrics(&self) -> usize {
         self.table.len()
     }
 
-    /// Number of heads; some may be vacant.
+    /// The number of heads; some may be vacant.
     pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Bytes of heads, windows, cells and table.
+    /// Memory of heads, windows, cells and the table, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let heads = self.heads.bytes() + self.windows.bytes() + self.pool.bytes();
         heads + self.table.allocation_size() + self.late.waiting.bytes() + self.quotas.bytes()
@@ -265,7 +267,7 @@ impl Shard {
         at
     }
 
-    /// Adds a head without a metric, with windows for this many coarse stages.
+    /// Adds a vacant head, with windows for this many coarse stages.
     fn push_vacant(&mut self, coarse: usize) -> u32 {
         let windows = self.windows.len() as u32;
         for _ in 0..coarse {
@@ -284,7 +286,7 @@ impl Shard {
         ))
     }
 
-    /// What became of the shard's points.
+    /// The ledger of the shard's points.
     pub(crate) fn ledger(&self) -> Ledger {
         Ledger { waiting: self.late.waiting.points(), ..self.ledger }
     }
@@ -301,7 +303,7 @@ impl Shard {
     }
 
     pub(super) fn layout(&mut self, config: &Arc<MetricConfig>) -> u16 {
-        // Metrics that come together usually share a configuration.
+        // Metrics that are created one after the other usually share a configuration.
         if let Some(at) = self.layouts.iter().position(|p| Arc::ptr_eq(&p.config, config)) {
             return at as u16;
         }
@@ -365,8 +367,8 @@ impl Shard {
         found
     }
 
-    /// Gives a number to a metric that came from the metadata store without one: another program created it,
-    /// or its state row was lost. Returns `false` when no number is left.
+    /// Gives a number to a metric that was loaded from the metadata store without one, because another
+    /// program created it or its state row was lost. Returns `false` if no number is left.
     #[cold]
     fn assign_number(&mut self, at: u32, name: &str, context: &mut ApplyContext<'_>) -> bool {
         let Some(number) = context.gate.next_number() else { return false };

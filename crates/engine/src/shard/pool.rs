@@ -1,7 +1,8 @@
-//! Byte chains in 32-byte cells of one pool. Since all heads use cells of one size, memory freed by one metric
-//! can be used by any other.
+//! Byte chains in 32-byte cells of one pool. All heads use cells of the same size, so memory freed by one
+//! metric can be used by any other.
 //!
-//! A chain is linked from its last cell back to its first. Most operations append, and so touch one cell only.
+//! A chain is linked from its last cell back to its first. Most operations append, and so access only one
+//! cell.
 
 use std::hint::black_box;
 
@@ -13,7 +14,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 struct Cell {
     bytes: [u8; PAYLOAD],
-    /// The previous cell of the chain; in a free cell, the next free one.
+    /// The previous cell of the chain. In a free cell, this is the next free cell.
     before: u32,
 }
 
@@ -120,12 +121,12 @@ impl Pool {
         }
     }
 
-    /// Bytes of all cells, including free ones.
+    /// Memory of all cells, including free ones, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.cells.bytes()
     }
 
-    /// Number of cells in use; tests find leaks with it.
+    /// The number of cells in use. Tests use it to find leaks.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
         self.used
@@ -144,7 +145,7 @@ impl Pool {
     }
 }
 
-/// Bytes in the last cell of a chain.
+/// Number of bytes in the last cell of a chain.
 fn fill_of_last(len: usize) -> usize {
     match len % PAYLOAD {
         0 if len > 0 => PAYLOAD,

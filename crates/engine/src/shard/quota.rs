@@ -1,4 +1,4 @@
-//! The quotas of a shard's metrics: each head knows its account by number.
+//! The quotas of a shard's metrics. Each head refers to its account by number.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::shard::chunked::Chunked;
 use crate::shard::head_state::mark;
 use crate::stats::Reject;
 
-/// The number of a head whose metric was not checked yet, or that has no metric.
+/// The account number of a head that has no metric, or whose metric has not been checked yet.
 const UNDECIDED: u32 = 0;
-/// The number of a head whose metric no quota applies to.
+/// The account number of a head to whose metric no quota applies.
 const NONE: u32 = u32::MAX;
 
-/// A name by its hash, and the account that it gets.
+/// The hash of a name, and the account of the metric.
 pub(crate) type Decision = (NameHash, Option<Arc<Account>>);
 
 /// The accounts of the heads, under the rules in effect and under those that will replace them.
@@ -28,9 +28,10 @@ pub(crate) struct ShardQuotas {
 #[derive(Debug, Default)]
 struct Assigned {
     generation: u64,
-    /// By number.
+    /// The accounts, by number.
     accounts: Vec<Option<Arc<Account>>>,
-    /// The account number of each head. Shorter than the list of heads: the missing ones are undecided.
+    /// The account number of each head. The list may be shorter than the list of heads; heads that are
+    /// missing in it are undecided.
     of: Chunked<u32>,
 }
 
@@ -46,8 +47,8 @@ impl Assigned {
         if (at as usize) < self.of.len() { self.of[at] } else { UNDECIDED }
     }
 
-    /// Notes the account of a head. The account has counted the metric already. Without an account, the head is noted
-    /// as having none only if `is_decision`.
+    /// Notes the account of a head. The account has already counted the metric. If there is no account, this
+    /// is recorded only if `is_decision` is set.
     fn set(&mut self, at: u32, account: Option<Arc<Account>>, is_decision: bool) {
         let number = account.as_ref().map_or(if is_decision { NONE } else { UNDECIDED }, |a| a.number);
         if number == UNDECIDED && at as usize >= self.of.len() {
@@ -75,7 +76,7 @@ impl Assigned {
 }
 
 impl ShardQuotas {
-    /// Bytes of the numbers.
+    /// The memory of the account numbers, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.current.of.bytes() + self.next.as_ref().map_or(0, |next| next.of.bytes())
     }
@@ -114,14 +115,14 @@ impl Shard {
             return None;
         };
         for (generation, account) in places {
-            // The account under the current rules has already counted the metric. If it counted the metric twice, even
-            // for a moment, it could refuse a metric of another shard.
+            // The account under the current rules has already counted the metric. If the account counted the
+            // metric twice, even for a moment, it could refuse a metric of another shard.
             self.enter(at, generation, account, Counted::InCurrent);
         }
         Some(at)
     }
 
-    /// Counts a point of a metric that has a quota. Returns whether it is admitted.
+    /// Counts a point of a metric that has a quota. Returns whether the point is admitted.
     pub(super) fn admit_point(&mut self, at: u32, name: &str, now: i64) -> bool {
         self.quotas.current.account(at).is_none_or(|account| account.admit_point(name, now))
     }
@@ -144,7 +145,7 @@ impl Shard {
         self.assign(at, account, is_next);
     }
 
-    /// Takes a head out of its accounts.
+    /// Removes a head from its accounts.
     pub(super) fn leave_quotas(&mut self, at: u32) {
         self.quotas.current.leave(at);
         if let Some(next) = &mut self.quotas.next {
@@ -157,7 +158,7 @@ impl Shard {
         self.quotas.next = Some(Assigned { generation, ..Assigned::default() });
     }
 
-    /// Gives metrics their accounts under the new rules, unless they have them.
+    /// Gives metrics their accounts under the new rules, unless they already have them.
     pub(crate) fn decide_quotas(&mut self, decisions: Vec<Decision>) {
         for (hash, account) in decisions {
             let Some(at) = self.find(&hash) else { continue };
@@ -168,14 +169,14 @@ impl Shard {
         }
     }
 
-    /// The number of metrics of which it is not known yet whether they have an account under the new rules.
+    /// The number of metrics for which it is not known yet whether they have an account under the new rules.
     pub(crate) fn undecided_quotas(&self) -> u64 {
         let Some(next) = &self.quotas.next else { return 0 };
         let undecided = |at: &u32| !self.heads[*at].state.is_vacant() && next.number(*at) == UNDECIDED;
         (0..self.heads.len() as u32).filter(undecided).count() as u64
     }
 
-    /// Ends a change of the rules: from now on the new ones count.
+    /// Ends a change of the rules: from now on only the new rules count.
     pub(crate) fn end_quotas(&mut self) {
         let Some(next) = self.quotas.next.take() else { return };
         self.quotas.current = next;
@@ -189,7 +190,7 @@ impl Shard {
         }
     }
 
-    /// Notes the account of a head that the account has counted.
+    /// Notes the account of a head. The account has already counted the metric.
     fn assign(&mut self, at: u32, account: Option<Arc<Account>>, is_next: bool) {
         if account.is_some() && !is_next {
             self.heads[at].set(mark::QUOTA);

@@ -1,8 +1,8 @@
-//! The heads of metrics of which a range of time is deleted (`docs/decisions/delete.md`).
+//! The heads of metrics from which a time range is deleted (`docs/decisions/delete.md`).
 //!
-//! As for an import, the metric is held still: none of its points go to the store until [`Shard::end_import`], so its
-//! base and its open windows stay. Points that it holds in the range are dropped at once; points that arrive later are
-//! kept.
+//! As during an import, the metric is held still: none of its points go to the store until
+//! [`Shard::end_import`], so its base and its open windows do not change. Points in the range that the head
+//! holds are dropped at once; points that arrive later are kept.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,17 +28,18 @@ pub(crate) struct BeginRange {
     pub(crate) ask: Ask,
 }
 
-/// What is wanted of a metric.
+/// A request about a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Only look.
+    /// Only return the content.
     Look,
-    /// Begin the deletion. If that is not possible now, no point of the metric goes to the store until the next
-    /// question about it.
+    /// Begin the deletion. If that is not possible now, no point of the metric goes to the store until the
+    /// next request about it.
     Begin,
-    /// Do not wait for the metric any longer.
+    /// Stop waiting for the metric.
     Leave,
-    /// Begin to copy the metric: nothing is dropped. The metric is busy until its late points are in the store.
+    /// Begin to copy the metric; nothing is dropped. The metric is busy until its late points are in the
+    /// store.
     Copy,
 }
 
@@ -55,8 +56,8 @@ pub(crate) fn whole_slots(layout: &MetricLayout, stage: usize, slots: &Range<u32
 }
 
 impl Shard {
-    /// Drops the points of a head in the range, keeps the metric from being flushed, and returns what the head has
-    /// left. A dry run drops nothing. Dropped points count as rejected.
+    /// Drops the points of a head in the range, keeps the metric from being flushed, and returns the rest of
+    /// the head's content. A dry run drops nothing. Dropped points count as rejected.
     pub(crate) fn begin_range(&mut self, begin: &BeginRange, writer: &mut JournalWriter) -> Begun {
         if begin.ask == Ask::Copy {
             return self.begin_copy(&begin.hash);
@@ -68,8 +69,8 @@ impl Shard {
             Ok(at) if begin.ask != Ask::Leave => at,
             Ok(_) => return Begun::Busy,
             Err(begun) => {
-                // Late points of the metric that wait in the journal are read only when pending ones have been stored,
-                // so storing must continue.
+                // Late points of the metric that wait in the journal are read only after pending ones have
+                // been stored, so storing must continue.
                 let has_waiting = self.find(&begin.hash).is_some_and(|at| self.late.waiting.contains(at));
                 if matches!((&begun, begin.ask), (Begun::Busy, Ask::Begin)) && !has_waiting {
                     self.late.awaited.insert(begin.hash);
@@ -96,7 +97,8 @@ impl Shard {
         Begun::Ready(Box::new(ImportHead { dropped, is_refolded, ..head }))
     }
 
-    /// The head of a metric that has no points on their way to the store. Late points may be pending in memory.
+    /// The head of a metric that has no points on their way to the store. Late points may be pending in
+    /// memory.
     pub(super) fn at_rest(&self, hash: &NameHash) -> Result<u32, Begun> {
         if self.deletions.contains(hash) {
             return Err(Begun::Busy);
@@ -107,7 +109,8 @@ impl Shard {
         if state.is_created() && !is_moving { Ok(at) } else { Err(Begun::Busy) }
     }
 
-    /// Drops the head's points in these slots, including late points and points ahead of now. Returns how many.
+    /// Drops the head's points in these slots, including late points and points ahead of now. Returns how
+    /// many there were.
     fn discard_range(&mut self, at: u32, layout: &MetricLayout, slots: &Range<u32>) -> u64 {
         let mut pairs = Pairs::new();
         let head = &mut self.heads[at];
@@ -134,8 +137,9 @@ impl Shard {
         dropped
     }
 
-    /// Writes the pending late points to the journal again. So their records come after those that the metric's next
-    /// state row covers. That row can then cover the records of dropped points, so that no replay brings these back.
+    /// Writes the pending late points to the journal again. Their new records come after those that the
+    /// metric's next state row covers. So that row can cover the records of dropped points, and no replay
+    /// brings these points back.
     fn journal_late_again(&mut self, at: u32, layout: &MetricLayout, writer: &mut JournalWriter) {
         let number = self.heads[at].number;
         let sequence = &mut self.sequence;

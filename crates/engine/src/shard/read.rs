@@ -1,4 +1,4 @@
-//! Reads of heads.
+//! Reads from heads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::head::Pairs;
 use crate::shard::head_state::mark;
 
-/// A read of the heads of these metrics; the answers come in the same order.
+/// A request to read the heads of these metrics. The answers are in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct HeadQuery {
     pub(crate) hashes: Vec<NameHash>,
-    /// Seconds since the epoch, excluded.
+    /// The start of the range in seconds since the epoch, exclusive.
     pub(crate) from: i64,
-    /// Seconds since the epoch, included.
+    /// The end of the range in seconds since the epoch, inclusive.
     pub(crate) until: i64,
-    /// The request's now, in seconds since the epoch; it chooses the stage.
+    /// The time of the request, in seconds since the epoch. It determines the stage.
     pub(crate) now: i64,
-    /// Read the whole raw stage of each metric, whatever the range is.
+    /// Whether to read the whole raw stage of each metric, whatever the range is.
     pub(crate) whole_raw: bool,
 }
 
@@ -34,17 +34,17 @@ pub(crate) struct HeadAnswer {
     pub(crate) stage: usize,
     /// The first slot of the answer, and the slot after the last one.
     pub(crate) slots: (u32, u32),
-    /// Raw slots of the head, when stage 0 answers or percentiles need them.
+    /// The raw slots of the head, if stage 0 answers or percentiles need them.
     pub(crate) raw: Pairs,
-    /// The head's windows, when a coarse stage answers.
+    /// The head's windows, if a coarse stage answers.
     pub(crate) windows: Vec<(u32, Window)>,
-    /// The base of the head: the store has the raw slots before it.
+    /// The base of the head. The store has the raw slots before it.
     pub(crate) base: u32,
 }
 
 impl HeadAnswer {
-    /// The answer of a head without points to a read of `(from, until]` at `now`. `None` when the retention does
-    /// not reach the range.
+    /// The answer of a head without points to a read of `(from, until]` at `now`. `None` if the retention
+    /// does not reach the range.
     pub(crate) fn empty(id: MetricId, layout: Arc<MetricLayout>, range: (i64, i64, i64)) -> Option<Self> {
         let (from, until, now) = range;
         let (stage, slots) = choose(&layout, from, until, now)?;
@@ -53,19 +53,16 @@ impl HeadAnswer {
 
     /// The part of this answer in a range of its slots.
     pub(crate) fn part(&self, slots: &Range<u32>) -> Self {
-        let raw = match self.stage {
-            0 => self.raw.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect(),
-            _ => self.raw.clone(),
-        };
-        let windows = self.windows.iter().filter(|(slot, _)| slots.contains(slot)).copied().collect();
         let layout = Arc::clone(&self.layout);
+        // Where a coarse stage answers, the raw slots may belong to any window.
+        let raw = if self.stage == 0 { within(&self.raw, slots) } else { &self.raw };
         Self {
             id: self.id,
             layout,
             stage: self.stage,
             slots: (slots.start, slots.end),
-            raw,
-            windows,
+            raw: raw.to_vec(),
+            windows: within(&self.windows, slots).to_vec(),
             base: self.base,
         }
     }
@@ -81,8 +78,15 @@ impl HeadAnswer {
     }
 }
 
+/// The entries for these slots. All are in the order of their slots.
+fn within<'a, T>(all: &'a [(u32, T)], slots: &Range<u32>) -> &'a [(u32, T)] {
+    let first = all.partition_point(|(slot, _)| *slot < slots.start);
+    let end = all.partition_point(|(slot, _)| *slot < slots.end);
+    &all[first..end.max(first)]
+}
+
 impl Shard {
-    /// Reads the head of a metric. `None` when the metric has no head or its retention does not reach the
+    /// Reads the head of a metric. `None` if the metric has no head or its retention does not reach the
     /// range.
     pub(crate) fn read(&mut self, query: &HeadQuery, hash: &NameHash) -> Option<HeadAnswer> {
         let at = self.find(hash)?;
@@ -117,7 +121,7 @@ impl Shard {
     }
 }
 
-/// The windows of the head: the open one and those after it.
+/// The windows of the head: the open window and those after it.
 fn windows(answer: &HeadAnswer, open: Window, pairs: &[(u32, f64)]) -> Vec<(u32, Window)> {
     let per = answer.layout.per[answer.stage - 1];
     let method = answer.layout.config.aggregation;
@@ -134,7 +138,7 @@ fn windows(answer: &HeadAnswer, open: Window, pairs: &[(u32, f64)]) -> Vec<(u32,
     out
 }
 
-/// Chooses the stage that answers a read and its slots, `first..end`. As in whisper, it is the finest stage
+/// Chooses the stage that answers a read, and its slots `first..end`. As in whisper, it is the finest stage
 /// that covers `now - from`.
 fn choose(layout: &MetricLayout, from: i64, until: i64, now: i64) -> Option<(usize, (u32, u32))> {
     let oldest = now - layout.config.retention.duration() as i64;
@@ -162,11 +166,11 @@ mod tests {
             x_files_factor: 0.5,
         }));
         let now = 6_000_000;
-        // (from, until]: from on the grid is excluded, until included.
+        // The range is (from, until]: a start on the grid is excluded, an end on the grid is included.
         assert_eq!(choose(&layout, now - 300, now, now), Some((0, (99_996, 100_001))));
         assert_eq!(choose(&layout, now - 3600, now, now).map(|c| c.0), Some(0));
         assert_eq!(choose(&layout, now - 3601, now, now).map(|c| c.0), Some(1));
-        // A range within one slot still answers one.
+        // A range within one slot still returns that slot.
         assert_eq!(choose(&layout, now - 50, now - 40, now), Some((0, (100_000, 100_001))));
         assert_eq!(choose(&layout, now + 1, now + 2, now), None);
         assert_eq!(choose(&layout, now - 200_000, now - 90_000, now), None);

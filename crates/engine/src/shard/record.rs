@@ -1,5 +1,6 @@
-//! A head in a checkpoint (`docs/formats/checkpoint.md`): everything that it needs to go on as if there had been no
-//! stop. A state row has less, because a start reads the journal after it.
+//! The record of a head in a checkpoint (`docs/formats/checkpoint.md`). It contains everything that the head
+//! needs to continue as if there had been no stop. A state row contains less, because a start reads the
+//! journal after it.
 
 use std::sync::Arc;
 
@@ -13,16 +14,16 @@ use crate::shard::head::{OCTET, Octet};
 use crate::shard::head_state::{Life, LifeEvent, mark};
 use crate::shard::pool::Chain;
 
-/// The marks of a head that a record has, each with its bit there.
+/// The marks of a head that a record contains, each with its bit in the record.
 const MARKS: [(u16, u8); 5] =
     [(mark::PLACED, 1), (mark::MERGE, 2), (mark::REFOLD, 4), (mark::DUE, 8), (mark::REWRITE, 16)];
-/// The record has future points.
+/// The record contains future points.
 const FUTURE: u8 = 32;
-/// The record has slots before the newest octet.
+/// The record contains slots before the newest octet.
 const CHAIN: u8 = 64;
-/// Some window is open.
+/// At least one window is open.
 const OPEN: u8 = 128;
-/// Bytes of a future point.
+/// Size of a future point, in bytes.
 const FUTURE_BYTES: usize = 20;
 
 /// A decoded record.
@@ -30,23 +31,23 @@ const FUTURE_BYTES: usize = 20;
 pub(crate) struct HeadRecord<'a> {
     pub(crate) id: MetricId,
     pub(crate) number: u32,
-    /// The position of the settings in the header.
+    /// The position of the metric's settings in the header.
     pub(crate) config: usize,
     marks: u8,
-    /// How many journal segments ago the oldest unflushed point came, plus one; 0 for none.
+    /// How many journal segments ago the oldest unflushed point arrived, plus one; 0 if there is none.
     age: u32,
     base: u32,
     newest: u32,
     octet: Octet,
-    /// Encoded open windows: a count each, and the value when it is not 0.
+    /// The encoded open windows: a count for each, and the value if the count is not 0.
     open: &'a [u8],
     chain: &'a [u8],
     future: &'a [u8],
 }
 
 impl<'a> HeadRecord<'a> {
-    /// Takes the next record. `coarse` has the number of coarse stages of each configuration. `None` if the bytes are no
-    /// record.
+    /// Takes the next record. `coarse` contains the number of coarse stages of each configuration. `None` if
+    /// the bytes are not a valid record.
     pub(crate) fn take(rest: &mut &'a [u8], coarse: &[usize]) -> Option<Self> {
         let id = MetricId(take(rest)?);
         let number = take_u32(rest)?;
@@ -115,8 +116,8 @@ impl Shard {
         self.pool.warm_ends(known().map(|at| self.heads[at].chain()));
     }
 
-    /// Appends the record of a head. `configs` has the position in the header of each of the shard's layouts, and
-    /// `segment` is the newest journal segment.
+    /// Appends the record of a head. `configs` contains the position in the header of each of the shard's
+    /// layouts, and `segment` is the newest journal segment.
     pub(crate) fn put_record(&self, at: u32, configs: &[u32], segment: u32, out: &mut Vec<u8>) {
         let head = &self.heads[at];
         let layout = &self.layouts[usize::from(head.config)];
@@ -167,8 +168,8 @@ impl Shard {
         self.table.reserve(metrics, |at| table_hash(&heads[*at].hash));
     }
 
-    /// Adds the metric of a record. `config` has its settings, and `segment` is the newest journal segment of the
-    /// checkpoint. Returns the head; `None` if the record is damaged.
+    /// Adds the metric of a record. `config` are its settings, and `segment` is the newest journal segment of
+    /// the checkpoint. Returns the head; `None` if the record is damaged.
     pub(crate) fn take_record(
         &mut self,
         hash: NameHash,
@@ -207,7 +208,7 @@ impl Shard {
         Some(at)
     }
 
-    /// Ends a start from a checkpoint, in which this shard held `held` points.
+    /// Ends a start from a checkpoint, according to which this shard held `held` points.
     pub(crate) fn end_load(&mut self, held: u64, sequence: u64) {
         self.ledger.held = held;
         self.ledger.recovered = held;
@@ -215,7 +216,7 @@ impl Shard {
         self.end_replay(sequence);
     }
 
-    /// True when no head from `from` on is being created. Otherwise `from` becomes the first one that is.
+    /// Whether no head from `from` on is being created. If one is, `from` becomes the first such head.
     pub(crate) fn are_created(&self, from: &mut u32) -> bool {
         while *from < self.len() as u32 && self.heads[*from].state.life() != Life::Creating {
             *from += 1;
@@ -223,7 +224,7 @@ impl Shard {
         *from >= self.len() as u32
     }
 
-    /// True if some job has something to do with a metric that a checkpoint cannot have.
+    /// Whether a job is working on a metric in a way that a checkpoint cannot express.
     pub(crate) fn has_jobs(&self) -> bool {
         !self.deletions.is_empty() || !self.late.awaited.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A start: fills heads from state rows, then from newer journal records.
+//! The start of a shard: fills heads from state rows, then from newer journal records.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Shard {
         head.number = state.number;
         self.sequence = self.sequence.max(state.sequence);
         if state.resolution != layout.raw.resolution {
-            // The resolution of the metric was changed, so the old slots do not fit.
+            // The resolution of the metric was changed, so the old slots cannot be used.
             return;
         }
         if state.newest > 0 {
@@ -85,14 +85,14 @@ impl Shard {
     }
 
     /// Marks a metric whose state row cannot be decoded. Its open windows were in that row only, so its first
-    /// point is treated as late: then they are folded again from the slots in the store.
+    /// point is treated as late. In this way they are folded again from the slots in the store.
     pub(crate) fn lose_state(&mut self, at: u32) {
         self.heads[at].set(mark::REFOLD);
     }
 
-    /// Handles the removal of a metric in the journal. Points from before the removal were stored or deleted at that
-    /// time, so they are dropped here. The head stays if the metric is still in the metadata store: then it was created
-    /// again, or the deletion was not completed.
+    /// Handles the removal of a metric in the journal. Points from before the removal were stored or deleted
+    /// at that time, so they are dropped here. The head stays if the metric is still in the metadata store,
+    /// because then it was created again or the deletion was not completed.
     pub(crate) fn forgotten(&mut self, at: u32) {
         self.discard(at);
         let head = &mut self.heads[at];
@@ -108,8 +108,8 @@ impl Shard {
         }
     }
 
-    /// Vacates the head of a metric that is only in the journal, if the metric was also removed there. Returns whether
-    /// it did.
+    /// Vacates the head of a metric that is only in the journal, if its removal is in the journal too.
+    /// Returns whether the head was vacated.
     pub(crate) fn is_gone(&mut self, at: u32) -> bool {
         let head = &self.heads[at];
         let gone = head.number == 0 && !head.state.is_created() && head.holds_nothing();
@@ -142,7 +142,7 @@ impl Shard {
         }
         let is_released = matches!(kind, KIND_RELEASED | KIND_RELEASED_LATE);
         if is_released && self.replay_release(at, record.timestamp) {
-            // The point was counted as recovered when it was kept.
+            // The point was counted as recovered when it was first kept.
             self.ledger.recovered -= 1;
         }
         match kind {
@@ -158,7 +158,7 @@ impl Shard {
         }
     }
 
-    /// Applies a point again that was older than the raw stage when it was accepted.
+    /// Applies again a point that was older than the raw stage when it was accepted.
     fn put_aged_again(&mut self, at: u32, stage: usize, record: &Replayed, now: i64, segment: u32) {
         match self.stage_again(at, stage, record.timestamp, now) {
             Some(0) => {
@@ -166,7 +166,7 @@ impl Shard {
                 self.put(at, slot, record.value, now);
             }
             Some(stage) => self.put_aged(at, stage, record.timestamp, record.value, now, segment),
-            // It has expired.
+            // The point has expired.
             None => self.ledger.replaced += 1,
         }
     }

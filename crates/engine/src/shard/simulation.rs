@@ -1,6 +1,6 @@
-//! A seeded simulation of a shard: points of every kind, overlapping flushes, deletions, and crashes at any moment. At
-//! the end every slot and window must equal the results of a simple model. The seed is printed, so that a
-//! failure can be repeated.
+//! A seeded simulation of a shard, with points of every kind, overlapping flushes, deletions, and crashes at
+//! any moment. At the end every slot and window must equal that of a simple model. The seed is printed, so
+//! that a failure can be repeated.
 
 mod check;
 mod gate;
@@ -36,7 +36,7 @@ use crate::shard::restore::Replayed;
 use crate::worker::flusher::do_job;
 
 const START: i64 = 1_700_000_000;
-/// Time that each stage covers, in seconds. With `SHORT`, some points are older than stage 0.
+/// The time that each stage covers, in seconds. With `SHORT`, some points are older than stage 0.
 const LONG: [i64; 3] = [2000, 4000, 8000];
 const SHORT: [i64; 3] = [200, 4000, 8000];
 /// Number of raw slots in a window of each coarse stage.
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Stops with a checkpoint, once nothing is on its way to the store, and starts from it.
+    /// Stops with a checkpoint, after everything on its way to the store has arrived, and starts from it.
     fn stop_and_start(&mut self) {
         if self.limits.at_intervals || self.erasing.is_some() || self.shard.has_jobs() {
             return;
@@ -210,7 +210,7 @@ impl World {
         self.create(made);
     }
 
-    /// Deletes a metric without recent points, as maintenance does.
+    /// Forgets a metric without recent points, as maintenance does.
     fn forget(&mut self) {
         let metric = 2;
         let name = format!("m.{metric}");
@@ -300,7 +300,7 @@ impl World {
         self.shard.end_reading(next, is_end);
     }
 
-    /// Loses jobs, acknowledgements and all memory, then recovers from the store and the journal.
+    /// Loses jobs, acknowledgements and the memory, then recovers from the store and the journal.
     fn crash(&mut self) {
         self.crashes += 1;
         if self.rng.random_bool(0.5) {
@@ -347,7 +347,7 @@ impl World {
         assert_eq!(self.shard.ledger.rejected[Reject::JournalDamaged as usize], 0);
     }
 
-    /// Lets all late points reach the store, in this many rounds at least.
+    /// Runs rounds, at least this many, until all late points have reached the store.
     fn settle(&mut self, rounds: u32) {
         for round in 0.. {
             if round >= rounds && self.shard.late.is_idle() {
@@ -418,7 +418,7 @@ fn every_slot_and_window_survives_crashes() {
 }
 
 /// A flush of the whole head extends past its newest slot. A point after that slot can arrive while the flush
-/// is in flight. It is in none of the flush's rows, so it must stay in the head.
+/// is in flight. Such a point is in none of the flush's rows, so it must stay in the head.
 #[test]
 fn a_point_in_the_middle_of_a_whole_flush_is_kept() {
     for at_intervals in [false, true] {
@@ -442,7 +442,7 @@ fn a_point_in_the_middle_of_a_whole_flush_is_kept() {
     }
 }
 
-/// The disk damages the part of the journal in which late points wait. They are counted as rejected.
+/// The disk damages the part of the journal in which late points wait. These points are counted as rejected.
 #[test]
 fn late_points_that_the_journal_loses_are_counted() {
     let mut world = World::new(1, "sum", LONG, false);

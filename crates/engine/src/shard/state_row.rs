@@ -1,4 +1,4 @@
-//! The state row of a metric: its head as it is after a flush. The layout is in `docs/formats/state-row.md`.
+//! The state row of a metric: its head after a flush. The format is in `docs/formats/state-row.md`.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,9 @@ use crate::shard::head::{Head, OCTET, Octet, Scratch};
 
 /// Version 1: the open windows are those of the metric's coarse stages, in the same order.
 const VERSION: u8 = 1;
-/// Version 2: each open window comes with the resolution of its stage. Used for stores that daemons share, and while
-/// the settings of a metric change. In the second case the row has the windows of both the old and the new stages.
+/// Version 2: each open window comes with the resolution of its stage. Used for stores that daemons share,
+/// and while the settings of a metric change. While settings change, the row has the windows of both the old
+/// and the new stages.
 const VERSION_RESOLUTIONS: u8 = 2;
 
 /// The decoded contents of a state row.
@@ -22,9 +23,9 @@ pub(crate) struct State<'a> {
     pub(crate) sequence: u64,
     /// Slots before this one are in the store.
     pub(crate) base: u32,
-    /// The newest slot a point was applied to.
+    /// The newest slot that a point was applied to.
     pub(crate) newest: u32,
-    /// Resolution of the raw stage in seconds. Slots of one resolution do not fit a head of another.
+    /// Resolution of the raw stage in seconds. A head of another resolution cannot use the slots.
     pub(crate) resolution: u32,
     /// Open windows, one for each coarse stage.
     pub(crate) open: Vec<Window>,
@@ -33,7 +34,7 @@ pub(crate) struct State<'a> {
     pub(crate) resolutions: Vec<u32>,
     /// Future points: timestamp and value, in order of arrival.
     pub(crate) future: Vec<(u32, f64)>,
-    /// Number of known slots in chain and octet.
+    /// Number of known slots in the chain and the octet.
     pub(crate) held: u32,
     /// The slots before the newest octet, encoded as in the head.
     pub(crate) chain: Cow<'a, [u8]>,
@@ -42,7 +43,7 @@ pub(crate) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Sets the held slots, which are in time order and not before the base.
+    /// Sets the held slots, which must be in time order and not before the base.
     pub(crate) fn hold(&mut self, pairs: &[(u32, f64)], scratch: &mut Scratch) {
         self.held = pairs.len() as u32;
         let mut chain = Vec::with_capacity(16 + 9 * pairs.len());
@@ -50,12 +51,12 @@ impl<'a> State<'a> {
         self.chain = Cow::Owned(chain);
     }
 
-    /// The same state with other open windows.
+    /// The same state with these open windows.
     pub(crate) fn with_open(&self, open: &[Window]) -> Self {
         Self { open: open.to_vec(), ..self.clone() }
     }
 
-    /// The open window of coarse stage `k` + 1, which has this resolution.
+    /// The open window of coarse stage `k` + 1, whose resolution is given.
     pub(crate) fn open_of(&self, k: usize, resolution: u32) -> Option<Window> {
         let at = match self.resolutions.is_empty() {
             true => Some(k),
@@ -93,7 +94,7 @@ impl<'a> State<'a> {
         out
     }
 
-    /// The metric's number. It may be readable although the rest is damaged.
+    /// The metric's number. It may be readable even if the rest is damaged.
     pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
         bytes.first().filter(|version| [VERSION, VERSION_RESOLUTIONS].contains(version))?;
         bytes.get(1..5)?.try_into().ok().map(u32::from_le_bytes)

@@ -1,14 +1,14 @@
-//! The sweep: a slow pass over all metrics, again and again. It writes state rows for points that have been in the
-//! journal for long, flushes all slots of metrics without new points, and finds the oldest journal segment that is
-//! still needed.
+//! The sweep: a slow, repeated pass over all metrics. It writes state rows for points that have been in the
+//! journal for a long time, flushes all slots of metrics without new points, and finds the oldest journal
+//! segment that is still needed.
 
 use super::Shard;
 use super::flush::Extent;
 use crate::shard::head_state::mark;
 use crate::shard::jobs::Flushes;
 
-/// A metric whose oldest unflushed point is in the current or the previous journal segment counts as active, however old
-/// the timestamps are: a relay may be sending what it kept during an outage.
+/// A metric whose oldest unflushed point is in the current or the previous journal segment counts as active,
+/// however old the timestamps are, because a relay may be sending the points that it kept during an outage.
 const FRESH_SEGMENTS: u32 = 2;
 
 /// The progress of a sweep.
@@ -20,9 +20,9 @@ pub(crate) struct Sweep {
     started_in: u32,
     /// The oldest segment needed by a head visited so far.
     oldest: u32,
-    /// True between two sweeps.
+    /// Whether the sweep has ended and the next one has not begun.
     pub(crate) is_over: bool,
-    /// The shard needs no journal segment before this one, as of the last complete sweep.
+    /// As of the last complete sweep, the shard needs no journal segment before this one.
     pub(crate) needed_from: u32,
 }
 
@@ -54,7 +54,7 @@ impl Shard {
             if self.may_flush(at) {
                 self.visit_at_interval(at, segment, now, flushes);
             } else if self.late.is_in_flight(at) && !self.heads[at].is(mark::DUE) {
-                // It is flushed as soon as its late points are stored.
+                // The metric is flushed as soon as its late points are stored.
                 self.heads[at].set(mark::DUE);
                 self.due.push(at);
             }
@@ -66,7 +66,7 @@ impl Shard {
         }
         let layout = &self.layouts[usize::from(head.config)];
         let resolution = i64::from(layout.raw.resolution);
-        // Percentiles are computed from raw slots: flush the metric while the store still has them.
+        // Percentiles are computed from raw slots, so the metric is flushed while the store still has them.
         let idle_after = if layout.config.aggregation.needs_all_slots() {
             self.limits.idle_after.min(layout.raw.duration() as i64 / 2)
         } else {
@@ -85,8 +85,8 @@ impl Shard {
         }
     }
 
-    /// Flushes the points that arrived since the last sweep. Of a metric without new points everything is flushed, so
-    /// that its last windows close.
+    /// Flushes the points that arrived since the last sweep. If a metric has no new points, everything of it
+    /// is flushed, so that its last windows close.
     fn visit_at_interval(&mut self, at: u32, segment: u32, now: i64, flushes: &mut Flushes) {
         let head = &self.heads[at];
         let resolution = i64::from(self.layouts[usize::from(head.config)].raw.resolution);
@@ -102,7 +102,7 @@ impl Shard {
         }
     }
 
-    /// True when some metric has points that only the journal holds.
+    /// Whether some metric has points that only the journal holds.
     pub(crate) fn has_unflushed(&self) -> bool {
         (0..self.len() as u32).any(|at| self.heads[at].segment != 0)
     }

@@ -1,7 +1,8 @@
-//! Late points that wait in the journal, because memory has no room for more. Memory keeps a few numbers for each
-//! metric that has some, and a position in the journal. When there is room, the journal is read again from there.
+//! Late points that wait in the journal because there is no room for them in memory. Memory holds only a few
+//! numbers for each metric that has such points, and a position in the journal. When there is room, the
+//! journal is read again from that position.
 //!
-//! While any late point waits, all later ones wait too: so the points of a metric keep their order.
+//! While any late point waits, all later ones wait too, so that the points of a metric keep their order.
 
 use std::collections::HashMap;
 
@@ -18,13 +19,14 @@ pub(crate) struct Waiting {
     by_head: HashMap<u32, WaitingHead>,
     /// Heads by the metric number in the journal.
     heads: HashMap<u32, u32>,
-    /// True while late points have to wait.
+    /// Whether late points have to wait.
     is_on: bool,
     /// The number of points.
     points: u64,
-    /// Where reading continues. No waiting point is before this position.
+    /// The position where reading continues. No waiting point is before it.
     position: Position,
-    /// The last journal sequence written by earlier processes. Records up to it do not tell whether their point waits.
+    /// The last journal sequence written by earlier processes. Records up to it do not show whether their
+    /// point waits.
     replayed_until: u64,
 }
 
@@ -32,11 +34,11 @@ pub(crate) struct Waiting {
 #[derive(Debug)]
 struct WaitingHead {
     number: u32,
-    /// None of the waiting points has a lower journal sequence.
+    /// A lower bound of the journal sequences of the waiting points.
     first: u64,
     /// The journal segment of the first waiting point, or an earlier segment.
     segment: u32,
-    /// The base of the head when the first of them arrived. It does not change during a replay.
+    /// The base of the head when the first waiting point arrived. During a replay it does not change.
     base: u32,
     points: u64,
 }
@@ -46,7 +48,7 @@ impl Waiting {
         self.is_on
     }
 
-    /// True when no point waits.
+    /// Whether no point waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.points == 0
     }
@@ -56,7 +58,7 @@ impl Waiting {
         self.points
     }
 
-    /// True when points of this head wait.
+    /// Whether points of this head wait.
     pub(crate) fn contains(&self, at: u32) -> bool {
         self.by_head.contains_key(&at)
     }
@@ -76,13 +78,13 @@ impl Waiting {
         self.by_head.get(&at).map(|head| head.segment)
     }
 
-    /// Bytes of the tables.
+    /// The memory of the tables, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.by_head.capacity() * size_of::<(u32, WaitingHead)>()
             + self.heads.capacity() * size_of::<(u32, u32)>()
     }
 
-    /// Counts a late point whose journal record has this sequence. It waits from now on.
+    /// Adds a late point whose journal record has this sequence. It waits from now on.
     pub(super) fn add(&mut self, at: u32, number: u32, base: u32, sequence: u64, segment: u32) {
         let new = || WaitingHead { number, first: sequence, segment, base, points: 0 };
         let head = self.by_head.entry(at).or_insert_with(new);
@@ -93,21 +95,22 @@ impl Waiting {
         self.points += 1;
     }
 
-    /// Notes that the head has this number in the journal. During a replay it may have had another one before.
+    /// Notes that the head has this number in the journal. During a replay the head may have had another
+    /// number before.
     pub(super) fn note_number(&mut self, number: u32, at: u32) {
         if self.by_head.contains_key(&at) {
             self.heads.insert(number, at);
         }
     }
 
-    /// The head of a record, if the record may be one of a waiting point.
+    /// The head that a record belongs to, if the record may be that of a waiting point.
     fn find(&self, record: &Replayed) -> Option<(u32, &WaitingHead)> {
         let at = *self.heads.get(&record.number())?;
         let head = self.by_head.get(&at)?;
         (record.sequence >= head.first).then_some((at, head))
     }
 
-    /// Forgets the points of a head. Returns how many.
+    /// Forgets the points of a head. Returns how many there were.
     pub(super) fn discard(&mut self, at: u32) -> u64 {
         let Some(head) = self.by_head.remove(&at) else { return 0 };
         self.heads.remove(&head.number);
@@ -115,7 +118,7 @@ impl Waiting {
         head.points
     }
 
-    /// Removes a point that was read again from the count.
+    /// Removes from the count a point that was read again.
     fn remove(&mut self, at: u32, sequence: u64) {
         let Some(head) = self.by_head.get_mut(&at) else { return };
         head.points -= 1;
@@ -129,8 +132,8 @@ impl Waiting {
 }
 
 impl Shard {
-    /// Decides whether late points have to wait from now on, or whether they no longer have to. `position` is at or
-    /// before the place where the journal has the next record.
+    /// Decides whether late points have to wait from now on, or whether they no longer have to. `position` is
+    /// not after the place of the next record in the journal.
     #[inline]
     pub(crate) fn check_late_room(&mut self, position: impl FnOnce() -> Position) {
         let is_full = self.late.points() >= self.limits.late_points;
@@ -147,14 +150,14 @@ impl Shard {
         self.late.waiting.replayed_until = sequence;
     }
 
-    /// Where the journal should be read again for waiting points; `None` if there are none, or if memory has no room
-    /// for them.
+    /// Where the journal should be read again for waiting points; `None` if there are none, or if there is no
+    /// room for them in memory.
     pub(crate) fn waits_from(&self) -> Option<Position> {
         let has_room = self.late.points() < self.limits.late_points.div_ceil(2);
         (has_room && !self.late.waiting.is_empty()).then_some(self.late.waiting.position)
     }
 
-    /// Handles a record that was read again. Most records are not of waiting points.
+    /// Handles a record that was read again. Most of these records do not belong to waiting points.
     pub(crate) fn take_again(&mut self, record: &Replayed, now: i64) {
         let is_replayed = record.sequence <= self.late.waiting.replayed_until;
         let kind = record.metric >> NUMBER_BITS;
@@ -169,7 +172,7 @@ impl Shard {
             stage => match self.stage_again(at, stage as usize, record.timestamp, now) {
                 Some(0) => (0, raw, raw < head.base),
                 Some(stage) => (stage as u8, layout.stage(stage).slot(record.timestamp), true),
-                // The replay has counted the point as replaced.
+                // The replay has already counted the point as replaced.
                 None => return,
             },
         };
@@ -181,8 +184,8 @@ impl Shard {
         }
     }
 
-    /// Notes how far the journal was read. `is_all` says that it has no further record of this shard: points that still
-    /// wait then are lost, because the journal is damaged.
+    /// Notes how far the journal was read. `is_all` says that the journal has no further record of this
+    /// shard. Points that still wait then are lost, because the journal is damaged.
     pub(crate) fn end_reading(&mut self, next: Position, is_all: bool) {
         let waiting = &mut self.late.waiting;
         waiting.position = next;

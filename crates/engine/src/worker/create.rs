@@ -20,19 +20,20 @@ use crate::refusal::NameCheck;
 use crate::shard::creation::{ConfigFor, CreateGate, NewMetric};
 use crate::stats::{Reject, Stats};
 
-/// The condition while new metrics cannot be written to the metadata store.
+/// The condition that holds while new metrics cannot be written to the metadata store.
 pub(crate) const UNWRITTEN: &str = "new_metrics";
-/// It begins after this many failures in a row, about three seconds after the first.
+/// The condition begins after this many failures in a row, about three seconds after the first.
 const FAILURES_MAX: u32 = 6;
 
-/// Metrics in one call of the metadata store.
+/// Number of metrics in one call of the metadata store.
 const BATCH: usize = 1000;
-/// Metrics queued for creation, at most. When the queue is full, shards with new metrics take no points.
+/// Largest number of metrics queued for creation. When the queue is full, shards with new metrics accept no
+/// points.
 const QUEUE: usize = 65_536;
-/// Bytes that a queued metric may take.
+/// Number of bytes that a queued metric may take.
 const QUEUED_BYTES: u64 = 256;
 
-/// The length of the queue of new metrics, so that it takes a small part of the memory ceiling.
+/// The length of the queue of new metrics, chosen so that it takes a small part of the memory ceiling.
 pub(crate) fn queue_len(memory_max: u64) -> usize {
     if memory_max == 0 {
         return QUEUE;
@@ -50,12 +51,12 @@ pub(crate) struct Shared {
     pub(crate) quotas: Arc<Quotas>,
 }
 
-/// The limit on how many metrics may be created. It can be changed.
+/// The limit on how many metrics may be created, which can be changed.
 #[derive(Debug)]
 pub(crate) struct Creates {
-    /// The bucket is not used if there is no limit.
+    /// The limit and its bucket. The bucket is not used if there is no limit.
     bucket: Mutex<(CreateLimit, Bucket)>,
-    /// True if the limit is [`CreateLimit::UNLIMITED`].
+    /// Whether the limit is [`CreateLimit::UNLIMITED`].
     is_unlimited: AtomicBool,
 }
 
@@ -65,7 +66,7 @@ impl Creates {
         Self { bucket: Mutex::new((limit, Bucket::new(limit.tokens()))), is_unlimited }
     }
 
-    /// Changes the limit. Tokens that were used in this minute stay used.
+    /// Changes the limit. Tokens that were already used in this minute stay used.
     pub(crate) fn set(&self, limit: CreateLimit) {
         let mut bucket = self.lock();
         bucket.0 = limit;
@@ -77,7 +78,7 @@ impl Creates {
         self.lock().0
     }
 
-    /// Whether one more metric may be created. `now` is in seconds since the epoch.
+    /// Takes a token for one more metric. Returns whether there was one. `now` is in seconds since the epoch.
     fn take(&self, now: i64) -> bool {
         self.is_unlimited.load(Ordering::Relaxed) || self.lock().1.take(now)
     }
@@ -101,7 +102,7 @@ impl Bucket {
         Self { capacity, tokens: capacity, filled_at: 0 }
     }
 
-    /// Changes the size of the bucket. Tokens that were taken stay taken.
+    /// Changes the size of the bucket. Tokens that were already taken stay taken.
     fn resize(&mut self, per_minute: u64) {
         let capacity = per_minute as f64;
         self.tokens = (self.tokens + capacity - self.capacity).clamp(0.0, capacity);
@@ -128,7 +129,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// `overflow` are metrics that the start found in the journal only; they are queued first.
+    /// Makes the gate of a shard. `overflow` are metrics that the start found only in the journal; they are
+    /// queued first.
     pub(crate) fn new(
         shared: Arc<Shared>,
         queue: mpsc::Sender<(usize, NewMetric)>,
@@ -138,7 +140,7 @@ impl Gate {
         Self { shared, queue, shard, overflow }
     }
 
-    /// True if no metric waits for room in the queue.
+    /// Whether no metric waits for room in the queue.
     pub(crate) fn is_drained(&self) -> bool {
         self.overflow.is_empty()
     }

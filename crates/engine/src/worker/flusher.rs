@@ -1,8 +1,9 @@
 //! The flusher: a thread that commits the jobs of a shard. A call of the store that fails is retried until it
 //! succeeds; only then do its points leave the heads.
 //!
-//! Jobs without late points are done in order. Late points do not wait in this order: the metrics of several jobs take
-//! turns, and each metric is committed separately, so that one with long windows delays no other.
+//! Jobs without late points are done in order. Late points are not bound to this order: the metrics of
+//! several jobs take turns, and each metric is committed separately, so that a metric with long windows does
+//! not delay the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +30,8 @@ pub(crate) struct Flusher {
     pub(crate) points: Arc<dyn PointStore>,
     pub(crate) runtime: Handle,
     pub(crate) stats: Stats,
-    /// Set when a stop has timed out: a failing job is then not retried. Its points are in the journal.
+    /// Set when a stop has timed out. A failing job is then not retried, because its points are in the
+    /// journal.
     pub(crate) give_up: Arc<AtomicBool>,
     pub(crate) trouble: Arc<StoreTrouble>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Flusher {
 pub(crate) struct StoreTrouble(Mutex<(usize, String)>);
 
 impl StoreTrouble {
-    /// The last error while a flusher retries.
+    /// The last error, while a flusher is retrying.
     pub(crate) fn text(&self) -> Option<String> {
         let trouble = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (trouble.0 > 0).then(|| trouble.1.clone())
@@ -56,14 +58,14 @@ impl StoreTrouble {
     }
 }
 
-/// What a flusher works on.
+/// The jobs that a flusher is working on.
 #[derive(Debug, Default)]
 struct Progress {
     flush: Option<Flushing>,
     late: LateWorks,
 }
 
-/// A flush, and the windows that are still to be computed for it.
+/// A flush, and the windows that have not been computed for it yet.
 #[derive(Debug)]
 struct Flushing {
     job: FlushJob,
@@ -79,8 +81,8 @@ impl Flusher {
         while self.round(&mut progress, &throttle).is_some() {}
     }
 
-    /// Takes a job if there is room for one, and does a part of the flush and of the late points. `None` when the
-    /// flusher ends.
+    /// Takes a job if there is room for one, and does a part of the flush and of the late points. Returns
+    /// `None` when the flusher ends.
     fn round(&mut self, progress: &mut Progress, throttle: &Throttle) -> Option<()> {
         self.take_job(progress)?;
         if let Some(mut flushing) = progress.flush.take() {
@@ -131,7 +133,7 @@ impl Flusher {
         self.worker.blocking_send(ShardCommand::Done(done)).ok()
     }
 
-    /// Calls the store until it succeeds. `None` when a stop has timed out before.
+    /// Calls the store until it succeeds. Returns `None` if a stop has timed out before that.
     fn retry<T>(
         &self,
         throttle: &Throttle,

@@ -12,15 +12,16 @@ use crate::shard::flush::Extent;
 use crate::shard::head_state::Life;
 use crate::shard::jobs::{Flushes, Job};
 
-/// Metrics in one flush batch.
+/// Largest number of metrics in one flush batch.
 const FLUSH_METRICS: usize = 1000;
-/// Due metrics are collected up to this many, or for a second, so that they can be sorted by id.
+/// Due metrics are collected until there are this many, or for a second, so that they can be sorted by id.
 const DUE_METRICS: usize = 32_768;
 /// A sweep over all metrics takes about this many ticks of a busy worker.
 const SWEEP_TICKS: u32 = 6000;
 
 impl ShardWorker {
-    /// Begins a flush of everything. One that is in progress continues as part of the new one.
+    /// Begins a flush of everything. A flush of everything that is in progress continues as part of the new
+    /// one.
     pub(super) fn begin_flush_all(&mut self, done: oneshot::Sender<()>) {
         let order = self.shard.held_in_id_order();
         let mut all_done = self.state.flush_all.take().map(|all| all.done).unwrap_or_default();
@@ -29,7 +30,7 @@ impl ShardWorker {
         self.state.flush_all = Some(FlushAll { slots: true, order, sent, sequence, done: all_done });
     }
 
-    /// Goes on with the sweep over all metrics, a few heads at each tick.
+    /// Continues the sweep over all metrics, a few heads at each tick.
     pub(super) fn sweep(&mut self, now: i64) {
         if !self.has_room() || self.state.flush_all.as_ref().is_some_and(FlushAll::goes_first) {
             return;
@@ -57,8 +58,8 @@ impl ShardWorker {
         flushes.into_jobs().for_each(|job| self.send(job));
     }
 
-    /// Submits jobs while the flushers have room. Late points go first, so that a later state row covers them. Only
-    /// heads that have to be flushed before their late points come earlier.
+    /// Submits jobs while the flushers have room. Late points go first, so that a later state row covers
+    /// them. Only heads that have to be flushed before their late points go even earlier.
     pub(super) fn flush(&mut self) {
         while self.has_room() {
             if !self.shard.late.is_empty()
@@ -88,7 +89,7 @@ impl ShardWorker {
         true
     }
 
-    /// True when a flusher can take a job. Also notes whether the flusher for jobs that read has room.
+    /// Whether a flusher can take a job. Also notes whether the flusher for jobs that read has room.
     fn has_room(&mut self) -> bool {
         for job in std::mem::take(&mut self.state.ready) {
             self.send(job);
@@ -97,8 +98,9 @@ impl ShardWorker {
         self.state.ready.is_empty() && self.jobs.capacity() > 0
     }
 
-    /// In the queue of jobs that read, late points and flushes take turns for the last place. Otherwise many small jobs
-    /// of late points would leave no room for a flush.
+    /// Whether there is room for a job of late points. In the queue of jobs that read, late points and
+    /// flushes take turns for the last place. Otherwise many small jobs of late points would leave no room
+    /// for a flush.
     fn has_room_for_late(&self) -> bool {
         let room = self.reading.capacity();
         room > 1 || (room == 1 && !self.state.late_went_last)
@@ -114,7 +116,7 @@ impl ShardWorker {
         if self.shard.flushing.is_empty() && self.shard.due.is_empty() {
             return None;
         }
-        // Late points may wait for a flush of their head; nothing else has to be stored.
+        // Late points may wait for a flush of their head. Apart from that, nothing has to be stored.
         if self.hands_over() && self.shard.late.is_idle() {
             return None;
         }
@@ -169,7 +171,7 @@ impl ShardWorker {
         (flushes.len() > 0).then_some(flushes)
     }
 
-    /// Completes the flush of everything once every point present when it was requested is committed.
+    /// Completes the flush of everything once every point that was present at the request is committed.
     /// Points that arrived later do not delay it.
     pub(super) fn end_flush_all(&mut self) {
         let Some(all) = &mut self.state.flush_all else { return };

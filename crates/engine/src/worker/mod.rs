@@ -1,5 +1,5 @@
 //! The threads of a shard and the queues between them: the worker, which owns the shard, and its two
-//! flushers. Beside them the task that creates metrics for all shards.
+//! flushers. Also the task that creates metrics for all shards.
 
 pub(crate) mod create;
 mod flush_all;

@@ -1,5 +1,5 @@
-//! The worker of a shard: a thread that applies the shard's points, answers commands and keeps flushes
-//! going. Commands go before points, so that a full queue delays no read and no acknowledgement.
+//! The worker of a shard: a thread that applies the shard's points, answers commands and keeps flushes going.
+//! Commands are handled before points, so that a full queue of points delays no read and no acknowledgement.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,17 +23,18 @@ use crate::shard::read::{HeadAnswer, HeadQuery};
 use crate::shard::restore::Replayed;
 use crate::shard::{ApplyContext, ApplyStop, Shard};
 
-/// Journal frames are written out at least this often.
+/// Journal frames are written to the file at least this often.
 pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
 /// Pause between two ticks of a worker that has nothing to do.
 const QUIET_PAUSE: Duration = Duration::from_millis(100);
-/// A worker that has received nothing for this long may be quiet.
+/// A worker that has received nothing for this long makes longer pauses.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
-/// Bytes of the journal that a tick reads again, about.
+/// About how many bytes of the journal a tick reads again.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
 /// How long a read waits for late points that are on their way to the store.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
-/// Reads that may wait for late points. When there are more, all are answered at once.
+/// Largest number of reads that may wait for late points. When there are more, all of them are answered at
+/// once.
 const READS_MAX: usize = 256;
 
 /// A shard, and what its worker needs to run it.
@@ -48,18 +49,18 @@ pub(crate) struct ShardWorker {
     pub(crate) points: mpsc::Receiver<ShardBatch>,
     /// Jobs that need nothing from the store.
     pub(crate) jobs: mpsc::Sender<Job>,
-    /// Jobs that need slots from the store, for a flusher of their own.
+    /// Jobs that need slots from the store, for a separate flusher.
     pub(crate) reading: mpsc::Sender<Job>,
     /// A sweep over all metrics begins at most this often.
     pub(crate) sweep_every: Duration,
     pub(crate) state: Progress,
 }
 
-/// What a worker remembers between two rounds of its loop.
+/// The state of a worker between two rounds of its loop.
 #[derive(Debug)]
 pub(crate) struct Progress {
     pub(super) written_out: Instant,
-    /// When the last command or batch came.
+    /// When the last command or batch arrived.
     active: Instant,
     ticked: Instant,
     /// Pause before the next tick or, during a tick, the one before it.
@@ -71,32 +72,32 @@ pub(crate) struct Progress {
     throttle: Throttle,
     pub(super) flush_all: Option<FlushAll>,
     pub(super) stopping: Option<StopOrder>,
-    /// During a stop for a checkpoint: no head before this one is being created.
+    /// A position that is used during a stop for a checkpoint: no head before it is being created.
     pub(super) created_until: u32,
-    /// The queue of points is closed and empty.
+    /// Whether the queue of points is closed and empty.
     pub(super) drained: bool,
-    /// Flushes in flight. Late points in flight are counted by metric.
+    /// The number of flushes in flight. Late points in flight are counted by metric.
     pub(super) in_flight: usize,
     /// Jobs for which a flusher's queue had no room.
     pub(super) ready: VecDeque<Job>,
-    /// The last job that reads was one of late points.
+    /// Whether the last job that reads was one of late points.
     pub(super) late_went_last: bool,
     reads: Vec<PendingRead>,
     /// Requests that wait until the points queued before them are in the journal's file. Each has the value that
     /// `taken` had when the request was received.
     journaled: Vec<(u64, oneshot::Sender<()>)>,
-    /// Batches taken off the queue.
+    /// The number of batches taken from the queue.
     taken: u64,
     /// When the last sweep over all metrics began.
     pub(super) swept: Option<Instant>,
 }
 
-/// A read that waits for what came before it: queued points, and late points in flight.
+/// A read that waits for everything before it: queued points, and late points in flight.
 #[derive(Debug)]
 struct PendingRead {
-    /// The value of `taken` once every batch queued before the read is applied.
+    /// The value of `taken` once every batch that was queued before the read is applied.
     batches: u64,
-    /// The journal sequence at that time. Points that came later need not be in the answer.
+    /// The journal sequence at that time. Points that arrived later need not be in the answer.
     sequence: Option<u64>,
     since: Instant,
     query: HeadQuery,
@@ -161,7 +162,8 @@ impl ShardWorker {
         }
     }
 
-    /// When the next tick is due. `comes` is true if a command or a batch was just handled, false if a tick has ended.
+    /// When the next tick is due. `comes` says whether a command or a batch was just handled; otherwise a
+    /// tick has just ended.
     fn next_tick(&mut self, comes: bool) -> Instant {
         let now = Instant::now();
         if comes {
@@ -174,7 +176,7 @@ impl ShardWorker {
         self.state.ticked + self.state.pause
     }
 
-    /// True if a tick only continues the sweep and checks the time.
+    /// Whether a tick has nothing to do except to continue the sweep and check the time.
     fn has_nothing_to_do(&self) -> bool {
         let state = &self.state;
         let is_busy = state.unapplied.is_some() || state.flush_all.is_some() || state.stopping.is_some();
@@ -211,7 +213,7 @@ impl ShardWorker {
                 self.answer_reads();
             }
             ShardCommand::Adopt(metrics) => self.shard.adopt(metrics),
-            // An error of `send` means that nobody waits for the answer any longer.
+            // An error of `send` means that the caller no longer waits for the answer.
             ShardCommand::Contains(hashes, answer) => {
                 let _ = answer.send(hashes.iter().map(|hash| self.shard.find(hash).is_some()).collect());
             }
@@ -296,7 +298,7 @@ impl ShardWorker {
         self.update_gauges();
     }
 
-    /// Releases heads when nobody waits for the answer any longer.
+    /// Releases heads if the caller no longer waits for the answer.
     fn abandon_import(&mut self, begun: Vec<Begun>) {
         let end = |begun| match begun {
             Begun::Ready(head) => {
@@ -307,8 +309,9 @@ impl ShardWorker {
         self.end_import(begun.into_iter().filter_map(end).collect());
     }
 
-    /// Begins deletions. None begins while everything is being flushed. The removals are written to the journal's file
-    /// before the caller deletes anything; otherwise a kill in between would bring the points back.
+    /// Begins deletions. No deletion begins while everything is being flushed. The removals are written to
+    /// the journal's file before the caller deletes anything; otherwise a kill in between would bring the
+    /// points back.
     fn begin_deletions(&mut self, hashes: &[NameHash]) -> Vec<bool> {
         if self.state.flush_all.is_some() || self.state.stopping.is_some() {
             return vec![false; hashes.len()];
@@ -319,7 +322,7 @@ impl ShardWorker {
         begun
     }
 
-    /// The same for metrics that were copied.
+    /// Begins the deletion of metrics that were copied.
     fn begin_moves(&mut self, moves: &[BeginMove]) -> Vec<Moved> {
         if self.state.flush_all.is_some() || self.state.stopping.is_some() {
             return moves.iter().map(|_| Moved::Busy).collect();
@@ -330,14 +333,14 @@ impl ShardWorker {
         begun
     }
 
-    /// Answers the reads for which every earlier point is applied and every earlier late point stored. After the answer
-    /// the reader reads the store.
+    /// Answers the reads for which every earlier point is applied and every earlier late point is stored.
+    /// After the answer, the reader reads the store.
     fn answer_reads(&mut self) {
         if self.state.reads.is_empty() {
             return;
         }
         let too_many = self.state.reads.len() > READS_MAX;
-        // The journal may refuse points for a long time.
+        // The journal may be unable to accept points for a long time.
         let is_stuck = self.state.unapplied.is_some();
         for mut read in std::mem::take(&mut self.state.reads) {
             if read.sequence.is_none() && (is_stuck || self.state.taken >= read.batches) {
@@ -386,14 +389,14 @@ impl ShardWorker {
             self.apply(batch, from);
         }
         self.sweep(now);
-        // In this order, so that a stop sees the end of its own flush before it begins another.
+        // This order lets a stop see the end of its own flush before it begins another.
         self.stop_when_drained();
         self.end_flush_all();
         self.update_gauges();
     }
 
-    /// Reads late points back from the journal, where they wait, once memory has room. A call reads little, so that it
-    /// delays no points that arrive meanwhile.
+    /// Reads late points that wait in the journal, once there is room in memory. Each call reads little, so
+    /// that points that arrive meanwhile are not delayed.
     fn read_waiting(&mut self) {
         let Some(position) = self.shard.waits_from() else { return };
         let is_written = self.writer.pending_points() == 0;
@@ -427,7 +430,7 @@ impl ShardWorker {
     }
 
     fn answer_journaled(&mut self) {
-        // The last batch that was taken may be applied in part only.
+        // The last batch that was taken may be applied only in part.
         let applied = self.state.taken - u64::from(self.state.unapplied.is_some());
         for (_, answer) in self.state.journaled.extract_if(.., |(batches, _)| *batches <= applied) {
             let _ = answer.send(());

@@ -1,4 +1,4 @@
-//! The end of a worker: it stores what is in memory, or hands its shard over for a checkpoint.
+//! The end of a worker: it stores the points in memory, or hands its shard over for a checkpoint.
 
 use std::collections::VecDeque;
 
@@ -8,13 +8,13 @@ use crate::command::Stopped;
 use crate::shard::Shard;
 
 impl ShardWorker {
-    /// True while a stop is in progress that stores nothing but late points.
+    /// Whether a stop is in progress that stores nothing but late points.
     pub(super) fn hands_over(&self) -> bool {
         self.state.drained && self.state.stopping.as_ref().is_some_and(|order| order.for_checkpoint)
     }
 
-    /// Goes on with a stop: applies every queued point, then writes state rows of all heads in id order, unless the shard
-    /// is wanted for a checkpoint.
+    /// Continues a stop: applies every queued point, then writes state rows of all heads in the order of ids,
+    /// unless the shard is needed for a checkpoint.
     pub(super) fn stop_when_drained(&mut self) {
         let is_busy = self.state.flush_all.is_some() || self.state.unapplied.is_some();
         if self.state.stopping.is_none() || is_busy {
@@ -40,7 +40,7 @@ impl ShardWorker {
         self.state.flush_all = Some(FlushAll { slots: false, order, sent, sequence: None, done });
     }
 
-    /// Ends a stop when nothing is left to do. Returns whether the worker ends.
+    /// Ends the worker if a stop has nothing left to do. Returns whether the worker ends.
     pub(super) fn end_if_stopped(&mut self) -> bool {
         let is_flushing = self.state.in_flight > 0 || !self.state.ready.is_empty();
         let idle = self.state.flush_all.is_none() && !is_flushing && self.shard.late.is_idle();
@@ -60,8 +60,9 @@ impl ShardWorker {
         true
     }
 
-    /// Ends the worker with its shard as it is, once all metrics are created. Returns whether it did. If the journal does
-    /// not have all points, or a job is in the middle of a metric, the points are stored instead.
+    /// Ends the worker and hands its shard over as it is, once all metrics are created. Returns whether it
+    /// did. If the journal does not have all points, or a job has only partly processed a metric, the points are
+    /// stored instead.
     fn hand_over(&mut self) -> bool {
         if !self.shard.are_created(&mut self.state.created_until) {
             return false;

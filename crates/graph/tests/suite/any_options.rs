@@ -1,4 +1,4 @@
-//! Property test: any options give a picture or an error message.
+//! Property test: any options result in a picture or an error message.
 
 use std::sync::Arc;
 

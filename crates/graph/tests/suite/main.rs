@@ -1,4 +1,4 @@
-//! Pictures: golden files, and any options.
+//! Tests of pictures: golden files, and random options.
 //!
 //! One binary, so that it is linked once.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]

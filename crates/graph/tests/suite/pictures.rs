@@ -1,5 +1,5 @@
-//! Compares pictures with golden ones, with a tolerance. `PLUMBAGO_GRAPH_DIR=dir` writes the new pictures to a
-//! directory; copied to `tests/golden` they become the golden ones.
+//! Compares pictures with golden ones, with a tolerance. `PLUMBAGO_GRAPH_DIR=dir` writes the new pictures to
+//! a directory. Copy them to `tests/golden` to make them the golden ones.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ fn pictures_look_as_before() {
     assert!(changed.is_empty(), "pictures and their share of changed pixels: {changed:?}");
 }
 
-/// The share of pixels that differ by more than rounding.
+/// The share of pixels that differ by more than a rounding error.
 fn difference(before: &[u8], after: &[u8]) -> f64 {
     let (before, after) = (Pixmap::decode_png(before).unwrap(), Pixmap::decode_png(after).unwrap());
     if (before.width(), before.height()) != (after.width(), after.height()) {

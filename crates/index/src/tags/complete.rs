@@ -14,11 +14,11 @@ use super::select::{Bounds, Stop, starting_with};
 /// A tag, or a value of a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagText {
-    /// A number that identifies it while it exists.
+    /// A number that identifies the text while it exists.
     pub id: u32,
     /// The name of the tag, or the value.
     pub text: String,
-    /// The number of series that have it.
+    /// The number of series that have the tag or value.
     pub series: u64,
 }
 
@@ -94,8 +94,8 @@ impl Tags {
         values.take(count).map(listed).collect()
     }
 
-    /// The first tags, sorted, that begin with `prefix`, that no expression mentions, and that at least one
-    /// series has which matches the expressions.
+    /// The first tags, sorted, that begin with `prefix`, are mentioned in no expression, and belong to at
+    /// least one series that matches the expressions.
     pub(crate) fn complete_tags(
         &self,
         expressions: &[TagExpression],
@@ -112,7 +112,7 @@ impl Tags {
         Ok(tags.take(limit).map(|(name, ..)| name.to_owned()).collect())
     }
 
-    /// The first values of a tag, sorted, that begin with `prefix` and that at least one series has which
+    /// The first values of a tag, sorted, that begin with `prefix` and belong to at least one series that
     /// matches the expressions.
     pub(crate) fn complete_values(
         &self,

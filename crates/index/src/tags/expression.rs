@@ -27,7 +27,7 @@ pub(crate) struct Regex {
     pattern: Pattern,
     /// Sorted; none of them is a prefix of another.
     pub(super) beginnings: Option<Arc<[String]>>,
-    /// All values that match, after the expression was tried on them.
+    /// All values that match, after the expression has been tried on them.
     pub(super) known: Option<Arc<HashSet<Arc<str>>>>,
 }
 
@@ -90,7 +90,7 @@ impl TagExpression {
         Ok(Self { tag: tag.to_owned(), test })
     }
 
-    /// Its regular expression, if it has one.
+    /// The regular expression, if it has one.
     pub(crate) fn regex_mut(&mut self) -> Option<&mut Regex> {
         match &mut self.test {
             Test::Matches(regex) | Test::MatchesNot(regex) => Some(regex),
@@ -133,7 +133,7 @@ impl Regex {
         }
     }
 
-    /// Prefixes of the matching values: every one begins with one of them.
+    /// Prefixes of the matching values: each of these values begins with one of them.
     pub(crate) fn beginnings(&self) -> Vec<String> {
         self.beginnings.as_ref().map_or_else(|| vec![String::new()], |texts| texts.to_vec())
     }

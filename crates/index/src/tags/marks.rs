@@ -1,11 +1,12 @@
-//! A set of series that is collected from many others.
+//! A set of series that is collected from many other sets.
 
 use roaring::RoaringBitmap;
 
 use super::postings::Postings;
 
-/// A set that only grows. Long sets are added as bitmaps. The numbers of short ones set bits of a plain array, an eighth
-/// of a byte for each series: a bitmap would look for the place of each number.
+/// A set that only grows. Long sets are added as bitmaps. The numbers of short sets set bits in a plain
+/// array, which takes an eighth of a byte for each series. A bitmap would have to search for the position of
+/// each number.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Marks {
     many: RoaringBitmap,

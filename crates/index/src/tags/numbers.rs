@@ -1,4 +1,4 @@
-//! Numbers, found by the hash of what they stand for.
+//! A set of numbers, found by the hash of what they stand for.
 
 use hashbrown::HashTable;
 

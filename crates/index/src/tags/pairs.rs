@@ -56,7 +56,7 @@ impl Pairs {
         self.by_text.find(hash_of(&self.hasher, tag, value), |pair| self.text(pair) == (tag, value))
     }
 
-    /// The number of a pair. A missing pair is made; the caller must then add a series to it.
+    /// Many values have only a single series.
     pub(super) fn acquire(&mut self, tag: &str, value: &str) -> u32 {
         match self.find(tag, value) {
             Some(pair) => pair,
@@ -115,8 +115,8 @@ impl Pairs {
         tags.map(|(name, number)| (name, *number, &self.tags[*number as usize]))
     }
 
-    /// The number of the tag, the value and the series of each pair, from the given number on. Value and series are empty
-    /// for a number that is free.
+    /// The number of the tag, the value and the series of each pair, from the given number on. Value and
+    /// series are empty for a number that is free.
     pub(super) fn all(&self, from: usize) -> impl Iterator<Item = (u32, &str, &Postings)> {
         let pairs = self.pairs.get(from..).unwrap_or_default().iter();
         pairs.map(|pair| (pair.tag, &*pair.value, &pair.series))
@@ -187,7 +187,7 @@ impl Pairs {
     }
 }
 
-/// The start of a range of texts: after `after`, or unbounded.
+/// The start of a range of texts: after `after`, or unbounded if that is `None`.
 pub(super) fn behind(after: Option<&str>) -> Bound<&str> {
     after.map_or(Bound::Unbounded, Bound::Excluded)
 }

@@ -109,7 +109,7 @@ impl Postings {
         }
     }
 
-    /// Adds the numbers that both sets have to `sum`.
+    /// Adds the numbers that are in both sets to `sum`.
     pub(super) fn add_common_to(&self, other: &Self, sum: &mut RoaringBitmap) {
         match (self, other) {
             (Self::Many(a), Self::Many(b)) => *sum |= a & b,

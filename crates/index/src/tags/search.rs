@@ -14,7 +14,7 @@ use crate::words::{Qualities, Words};
 /// Maximum number of pairs that are compared while the lock is held.
 const PAIRS_PER_TURN: usize = if cfg!(test) { 5 } else { 16_384 };
 
-/// A search of tagged series by words, in rounds. Between two of them the lock is released.
+/// A search of tagged series by words, in rounds. Between two rounds the lock is released.
 #[derive(Debug)]
 pub(crate) struct TagSearch {
     found: Vec<Found>,
@@ -26,7 +26,7 @@ pub(crate) struct TagSearch {
 /// The series in which a word was found.
 #[derive(Debug, Clone, Default)]
 struct Found {
-    /// Those with a part that begins with it.
+    /// The series with a part that begins with the word.
     good: Marks,
     other: Marks,
 }
@@ -37,13 +37,13 @@ impl TagSearch {
         Self { found, next: 0, lower: Vec::new() }
     }
 
-    /// Compares the next pairs. Returns `false` at the end. `visits` is the number of pairs and series that may
-    /// still be looked at; it is 0 if that did not suffice.
+    /// Compares the next pairs. Returns `false` at the end. `visits` is the number of pairs and series that
+    /// may still be visited; it is 0 afterwards if it was not enough.
     pub(crate) fn round(&mut self, tags: &Tags, words: &Words, visits: &mut usize) -> bool {
         let count = PAIRS_PER_TURN.min(*visits);
         let mut compared = 0;
-        // The words that match every pair of a tag. Its series are marked all at once. The pairs of a tag often follow each
-        // other.
+        // The words that match every pair of a tag, by tag. The series of such a tag are all marked at once.
+        // The pairs of a tag are often adjacent.
         let mut known: HashMap<u32, Qualities> = HashMap::new();
         let mut latest = (u32::MAX, 0);
         for (tag, value, series) in tags.pairs.all(self.next).take(count) {
@@ -85,7 +85,7 @@ impl TagSearch {
         }
     }
 
-    /// Ranks the series in which every word was found. Returns whether `visits` did not suffice.
+    /// Ranks the series in which every word was found. Returns whether `visits` was not enough.
     pub(crate) fn rank(self, tags: &Tags, words: &Words, visits: &mut usize, best: &mut Best) -> bool {
         let mut goods = Vec::new();
         let mut matching: Option<RoaringBitmap> = None;
@@ -99,7 +99,7 @@ impl TagSearch {
         for (goods, class) in classes.into_iter().enumerate().rev() {
             let sum = (words.len() + goods) as u32;
             let mut left = class.len() as usize;
-            // The fewer pairs, the better.
+            // A series with fewer pairs is better.
             for (pairs, series) in &tags.by_length {
                 let rank = Best::rank(sum, usize::from(*pairs));
                 if left == 0 || !best.would_keep(rank) {
@@ -127,7 +127,7 @@ impl TagSearch {
     }
 }
 
-/// Divides series by the number of sets that they are in.
+/// Groups series by the number of sets that contain them.
 fn by_goods(all: RoaringBitmap, sets: &[RoaringBitmap]) -> Vec<RoaringBitmap> {
     let mut classes = vec![all];
     for set in sets {

@@ -18,7 +18,7 @@ use crate::FindLimits;
 /// This many characters of a value count as one visit when a regular expression is tried on it.
 const CHARS_PER_VISIT: usize = 64;
 
-/// Looking up the value of one series takes as long as merging sets with this many series in all.
+/// Looking up the value of one series takes as long as merging sets with this many series in total.
 const SERIES_PER_LOOK: u64 = 64;
 
 /// The limits of a search.
@@ -44,7 +44,7 @@ impl From<TagError> for Stop {
 }
 
 impl Tags {
-    /// The names of the series that match all expressions, in no order.
+    /// The names of the series that match all expressions, in no particular order.
     pub(crate) fn find_series(
         &self,
         expressions: &[TagExpression],
@@ -57,8 +57,8 @@ impl Tags {
         Ok(series.iter().map(|number| self.name(number)).collect())
     }
 
-    /// The numbers of the series that match all expressions, for [`Tags::take_names`]. They hold until [`Tags::reuses`]
-    /// changes.
+    /// The numbers of the series that match all expressions, for [`Tags::take_names`]. They are valid until
+    /// [`Tags::reuses`] changes.
     pub(crate) fn matching(
         &self,
         expressions: &[TagExpression],
@@ -78,7 +78,7 @@ impl Tags {
         self.reuses
     }
 
-    /// Takes the first series, at most `count`, out of a set. Returns the names of those that were not removed meanwhile.
+    /// Removes the first series, at most `count`, from a set. Returns the names of those that still exist.
     pub(crate) fn take_names(&self, left: &mut RoaringBitmap, count: usize) -> Vec<String> {
         let numbers: Vec<u32> = left.iter().take(count).collect();
         if let Some(last) = numbers.last() {
@@ -144,8 +144,8 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// The cost of an expression if it comes first: existing sets before those that must be collected, and
-    /// small sets before large ones.
+    /// The cost of an expression if it is evaluated first: existing sets before those that must be collected,
+    /// and small sets before large ones.
     fn size(&self, expression: &TagExpression) -> (bool, u64) {
         match &expression.test {
             Test::Is(value) => (false, self.has_value(&expression.tag, value).map_or(0, Postings::len)),
@@ -156,7 +156,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// The series that match the first expression. It does not match the empty value.
+    /// The series that match the first expression. This expression must not match the empty value.
     fn first(&mut self, expression: &TagExpression) -> Result<Postings, Stop> {
         let Some(tag) = self.has(&expression.tag) else { return Ok(Postings::default()) };
         match &expression.test {
@@ -206,7 +206,7 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
-    /// The series with a value for which the test returns `wanted`, limited to `among` if that is given.
+    /// The series with a value for which the test returns `wanted`; only series in `among`, if that is given.
     fn gather(
         &mut self,
         tag: &Tag,
@@ -237,7 +237,7 @@ impl<'a> Selection<'a> {
         Ok(sum.into())
     }
 
-    /// Tries the values of the series, each value once.
+    /// Tries the test on the values of the series, on each value once.
     fn try_each(&mut self, series: &Postings, tag: u32, test: &Test) -> Result<Postings, TagError> {
         let pairs = &self.tags.pairs;
         let mut known: HashMap<Option<u32>, bool> = HashMap::new();
@@ -301,7 +301,7 @@ fn values_from<'a>(tag: &'a Tag, texts: &'a [String]) -> impl Iterator<Item = (&
     texts.iter().flat_map(|text| starting_with(tag, text))
 }
 
-/// The regular expression that a value must match so that the test returns `wanted`.
+/// The regular expression that a value must match for the test to return `wanted`.
 fn demanding(test: &Test, wanted: bool) -> Option<&Regex> {
     match (test, wanted) {
         (Test::Matches(regex), true) | (Test::MatchesNot(regex), false) => Some(regex),
@@ -320,7 +320,7 @@ fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     }
 }
 
-/// The cost of [`Selection::gather`] for this many values, in lookups of single series.
+/// The cost of [`Selection::gather`] for this many values, in look-ups of single series.
 fn cost_of_gathering(tag: &Tag, values: u64) -> u64 {
     values * (1 + tag.series.len() / (tag.values.len() as u64).max(1) / SERIES_PER_LOOK)
 }

@@ -152,7 +152,8 @@ fn tags_and_values_are_listed() {
     assert!(index.list_tags(None, 0).unwrap().is_empty());
 }
 
-/// The list is longer than what is copied at once. While the filter runs, other threads can insert series.
+/// The list is longer than what is copied while the lock is held. While the filter runs, other threads can
+/// insert series.
 #[test]
 fn a_filter_does_not_hold_the_lock() {
     const VALUES: usize = 10_000;
@@ -184,7 +185,7 @@ fn passes(name: &str, expression: &TagExpression) -> bool {
 }
 
 proptest! {
-    /// For any number of values that are tried while the lock is held.
+    /// Any number of values may be tried while the lock is held.
     #[test]
     fn any_expressions_find_what_matches(
         names in prop::collection::btree_set("(a|b|ab);(x=[ab]{1,2};)?(y=[ab]{1,2};)?z=[0-9]{1,2}", 1..300),
@@ -246,7 +247,8 @@ fn large_sets_become_bitmaps_and_back() {
     assert!(tags.memory_bytes() > 20_000 * 8);
 }
 
-/// Series that go away between two pieces are missed, and others that get their numbers are not taken for them.
+/// Series that are removed between two pieces are missed, and other series that get their numbers are not
+/// mistaken for them.
 #[test]
 fn a_listing_comes_in_pieces() {
     let index = Index::new(&Registry::new());
@@ -260,7 +262,8 @@ fn a_listing_comes_in_pieces() {
     let listed = index.series_in_pieces(&even, &limits, 30, &mut |names| {
         pieces.push(names);
         if pieces.len() == 1 {
-            // Removes both series of the next piece. A new series of another group then gets one of their numbers.
+            // Remove both series of the next piece. A new series of another group then gets one of their
+            // numbers.
             assert!(index.remove(&name(60)) && index.remove(&name(62)));
             index.insert(["m;group=1;n=new"]);
         }

@@ -17,7 +17,7 @@ fn trie(names: &[Vec<u8>]) -> Trie {
     trie
 }
 
-/// Searches, and changes the tree between any two rounds. In tests a round is three children.
+/// Searches while the tree changes between any two rounds. In tests a round visits three children.
 fn searched(
     trie: &mut Trie,
     text: &str,
@@ -43,15 +43,16 @@ fn names() -> impl Strategy<Value = Vec<Vec<u8>>> {
     prop::collection::vec(prop::collection::vec(0..4_u8, 1..6), 1..60)
 }
 
-/// Names that come and go: most of them have a component that no word matches.
+/// Names that are added and removed. Most of them have a component that no word matches.
 fn others() -> impl Strategy<Value = Vec<(bool, Vec<u8>)>> {
     let parts = prop::collection::vec(prop_oneof![1 => 0..4_u8, 2 => Just(4)], 1..6);
     prop::collection::vec((any::<bool>(), parts), 1..40)
 }
 
 proptest! {
-    /// Whatever comes and goes, also in directories that the search is in or remembers: what stays is counted once, and
-    /// nothing is counted that never was there. If the changes match no word, the result is that without them.
+    /// Names are added and removed, even in directories that the search is in or remembers. Names that stay
+    /// are counted once, and nothing is counted that never existed. If the changed names match no word, the
+    /// result is the same as without them.
     #[test]
     fn changes_between_rounds(
         names in names(),
@@ -81,7 +82,7 @@ proptest! {
     }
 }
 
-/// What a search does not look at costs no visits.
+/// Nodes that a search does not visit cost no visits.
 #[test]
 fn equal_directories_are_searched_once() {
     let mut trie = Trie::new();
@@ -96,7 +97,8 @@ fn equal_directories_are_searched_once() {
     let mut search = TreeSearch::new(&words, &mut best);
     let mut sweep = Sweep::new(&trie, "", search.start());
     while search.round(&trie, &mut sweep, &mut visits) {}
-    // The directory above, 50 hosts, and what is below the first one. Five of the others are entered for the results.
+    // The parent directory, 50 hosts, and the content of the first host. Five of the other hosts are entered
+    // for the results.
     assert_eq!(10_000 - visits, 1 + 50 + 51 + 4);
     assert_eq!(best.total(), 50 * 51);
 }

@@ -16,7 +16,7 @@ fn pattern() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(parts), 1..5).prop_map(|parts| parts.join("."))
 }
 
-/// All nodes of the names that match, directories too when wanted.
+/// All nodes of these names that match; directories only if they are wanted.
 fn expected(names: &BTreeSet<String>, pattern: &Pattern, want: Want) -> BTreeSet<String> {
     let mut nodes: BTreeSet<String> = names.iter().filter(|name| pattern.matches(name)).cloned().collect();
     if want == Want::Nodes {

@@ -12,7 +12,7 @@ fn index(names: &[&str]) -> Index {
     index
 }
 
-/// The results as paths with `L` for a metric and `B` for a directory.
+/// The results as paths, each with `L` if it is a metric and `B` if it is a directory.
 fn find(index: &Index, pattern: &str) -> Vec<String> {
     let nodes = index.find(pattern, &FindLimits::default()).expect("small enough");
     let letter = |is: bool, letter: &'static str| if is { letter } else { "" };
@@ -144,7 +144,7 @@ fn deep_and_wide_trees() {
     assert!(index.contains(&deep));
     assert_eq!(index.leaves("**.d", &FindLimits::default()).unwrap(), [deep.as_str()]);
     assert!(index.remove(&deep));
-    // Far from sorted.
+    // These names are far from sorted.
     let mut names = BTreeSet::new();
     for n in 0..30_000_u32 {
         names.insert(format!("wide.{:x}.v", n.wrapping_mul(0x9E37_79B9)));
@@ -176,7 +176,7 @@ fn deep_and_wide_trees() {
 
 #[test]
 fn a_walk_goes_on_in_a_changed_tree() {
-    // Large enough for many turns. Names that are not changed must be found once, in order.
+    // There are enough names for many rounds. Names that are not changed must be found once, in order.
     let name = |a: usize, b: usize, c: usize| format!("a{a}.{}.c{c}", if b == 0 { "b" } else { "b-x" });
     let index = Index::new(&Registry::new());
     let mut kept = BTreeSet::new();
@@ -302,7 +302,7 @@ proptest! {
     }
 }
 
-/// Searches by words find the same as a plain comparison with all names.
+/// Searches by words find the same names as a plain comparison with all names.
 #[test]
 fn words_find_what_a_comparison_of_all_names_finds() {
     let parts = ["web", "Web01", "cpu", "user", "CPU-idle", "a", "\u{dc}n", "x_y"];

@@ -1,4 +1,4 @@
-//! Searches by words, compared with a plain look at all names.
+//! Searches by words, compared with a plain pass over all names.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ fn anywhere(word: &str, text: &str) -> u32 {
     }
 }
 
-/// How well the components up to the last one match a word with dots.
+/// How well the last components match a word with dots.
 fn consecutive(parts: &[&str], path: &[String]) -> u32 {
     let Some(above) = path.len().checked_sub(parts.len()) else { return 0 };
     let last = parts.len() - 1;
@@ -58,7 +58,7 @@ fn of_path(word: &str, path: &[String]) -> u32 {
     (1..=path.len()).map(of_end).max().unwrap_or(0)
 }
 
-/// A tagged series matches a word better if any of its pairs does.
+/// How well a tagged series matches a word: as well as the best of its pairs.
 fn of_series(word: &str, name: &str) -> u32 {
     let word = if has_glob(word) { word.replace('.', "?") } else { word.to_owned() };
     name.to_lowercase().split(';').map(|pair| anywhere(&word, pair).min(START)).max().unwrap_or(0)
@@ -87,12 +87,12 @@ fn expected(names: &[String], text: &str) -> Vec<Node> {
         let qualities = words.iter().map(|word| of_series(word, name)).collect();
         add(qualities, name.split(';').count(), name.clone(), (true, false));
     }
-    // The sort keeps the order of equal ones.
+    // The sort keeps the order of equal elements.
     found.sort_by_key(|(sum, length, _)| (Reverse(*sum), *length));
     found.into_iter().map(|(_, _, node)| node).collect()
 }
 
-/// Names as they are in practice: most hosts have the same metrics, some have more.
+/// Names as they occur in practice: most hosts have the same metrics, some have more.
 fn names() -> impl Strategy<Value = Vec<String>> {
     let text = || {
         prop::sample::select(
@@ -152,8 +152,8 @@ fn words() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// The number of matches, the best ones and their order are those of a look at all names, in a tree that grew and
-    /// lost names in between.
+    /// The number of matches, the best matches and their order equal those of a plain pass over all names, in
+    /// a tree to which names were added and from which names were removed.
     #[test]
     fn the_best_are_those_of_a_look_at_all_names(
         names in names(),

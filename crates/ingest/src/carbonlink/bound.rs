@@ -23,10 +23,10 @@ use crate::listener::peers::{Peers, Place};
 use crate::listener::tcp::{self, ACCEPT_PAUSE, HANDSHAKE_TIMEOUT, KEEPALIVE};
 use crate::stats::Closed;
 
-/// How long a stop waits for replies.
+/// How long a stop waits for replies to be sent.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// The carbonlink port, bound but not accepting yet. Clients can connect already.
+/// The carbonlink port, bound but not accepting yet. Clients can already connect.
 pub struct Carbonlink {
     socket: StdListener,
     address: SocketAddr,
@@ -69,7 +69,8 @@ impl Carbonlink {
             return Ok(None);
         }
         let address = resolve(&config.listen).map_err(BindError::Address)?;
-        // No session tickets, as on the listeners: what a closed connection has not read would reset it.
+        // No session tickets, as on the listeners: a ticket that the client has not read would reset the
+        // closed connection.
         let certificates = Certificates::load(&config.tls.files(), |tls| tls.send_tls13_tickets = 0)?;
         let bind = |source| BindError::Bind { address, source };
         let socket = tcp::bind(address).map_err(bind)?;
@@ -144,7 +145,7 @@ async fn serve(
     place: &Place,
     shared: &Shared,
 ) -> Closed {
-    // Both options may fail. Then dead connections are noticed later, or replies are slower.
+    // Both options may fail. In that case dead connections are noticed later, or replies are slower.
     let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE);
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = acceptor else {

@@ -21,22 +21,22 @@ use crate::stats::Closed;
 
 const HEADER_BYTES: usize = 4;
 
-/// A frame arrives within this time of its first byte, or its connection is closed.
+/// A connection is closed if a frame has not arrived completely this long after its first byte.
 const FRAME_TIME: Duration = Duration::from_secs(30);
 
-/// A client takes this many bytes of a reply within this time, or its connection is closed.
+/// A connection is closed if the client does not read this many bytes of a reply within this time.
 const WRITE_BYTES: usize = 256 << 10;
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
-/// The buffer of a frame grows by this many bytes, so that it never becomes much larger than what the client has
-/// sent.
+/// The buffer of a frame grows by this many bytes, so that it never becomes much larger than the received
+/// part.
 const READ_BYTES: usize = 64 << 10;
 
-/// Metrics of a bulk request that are looked up at once.
+/// Number of metrics of a bulk request that are looked up together.
 const METRICS_AT_ONCE: usize = 500;
 
-/// Permits for requests that are looked up at the same time: one for each 64 metrics. A request that
-/// holds permits never waits for a client or a remote store.
+/// Permits for look-ups at the same time: a request needs one for each 64 metrics. A request that holds
+/// permits never waits for a client or a remote store.
 const LOOKUPS: usize = 32;
 const METRICS_PER_LOOKUP: usize = 64;
 
@@ -84,10 +84,10 @@ pub(super) struct Connection<'a, S> {
     shared: &'a Shared,
 }
 
-/// Why a connection ends, with the refusal that is counted for it.
+/// Why a connection ends, and the refusal that is counted for it, if any.
 struct End(Closed, Option<(Refused, String)>);
 
-/// Why a request gets an error as its reply.
+/// Why the reply to a request is an error.
 struct NoAnswer(Refused, String);
 
 impl End {
@@ -153,7 +153,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         Ok(())
     }
 
-    /// Reads a frame without its length.
+    /// Reads a frame and returns its content, without its length.
     async fn frame(&mut self) -> Result<Vec<u8>, End> {
         let mut header = [0; HEADER_BYTES];
         let first = self.stream.read(&mut header);
@@ -171,7 +171,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         }
     }
 
-    /// Reads the rest of a frame. The first `read` bytes of its length are in `header` already.
+    /// Reads the rest of a frame. The first `read` bytes of its length are already in `header`.
     async fn rest(&mut self, mut header: [u8; HEADER_BYTES], read: usize) -> Result<Vec<u8>, End> {
         let half = || End(Closed::End, Some((Refused::HalfFrame, "half a request".to_owned())));
         self.stream.read_exact(&mut header[read..]).await.map_err(|_| half())?;
@@ -255,7 +255,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         }
     }
 
-    /// Leases memory for a request or a reply.
+    /// Reserves memory for a request or a reply.
     async fn hold(&mut self, bytes: usize) -> Result<(), NoAnswer> {
         if self.lease.resize(bytes).await {
             return Ok(());
@@ -277,7 +277,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
                 }
             }
         }
-        // TLS may keep the last part back.
+        // TLS may hold back the last part until it is flushed.
         self.stream.flush().await.map_err(|_| Closed::Error.into())
     }
 

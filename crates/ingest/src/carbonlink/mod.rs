@@ -1,5 +1,5 @@
-//! Carbonlink: the port on which graphite-web asks carbon for points that are not on disk yet, and for the
-//! aggregation methods of metrics.
+//! Carbonlink: the port on which graphite-web requests points from carbon that are not on disk yet, and for
+//! the aggregation methods of metrics.
 //!
 //! Requests and replies are pickles in frames, as in carbon. [`request`] reads requests with the decoder of the
 //! pickle protocol. [`reply`] writes replies. [`connection`] does both in turn. The points and settings come from a
@@ -31,14 +31,15 @@ pub(crate) fn check_request(frame: &[u8]) {
     }
 }
 
-/// Points of a metric: time in seconds since the epoch, and value.
+/// The points of a metric: times in seconds since the epoch, and values.
 pub type Points = Vec<(u32, f64)>;
 
-/// Answers the requests.
+/// Answers the requests of carbonlink.
 #[async_trait]
 pub trait Cache: Send + Sync + 'static {
-    /// Returns the points of stage 0 of each metric that are accepted and not in the store's tables yet, in the
-    /// order of `names`. A metric that does not exist has none. `None` if there are more than `points_max` in all.
+    /// Returns the points of stage 0 of each metric that are accepted and not in the store's tables yet, in
+    /// the order of `names`. A metric that does not exist has no points. `None` if there are more than
+    /// `points_max` points in total.
     ///
     /// # Errors
     /// If they cannot be read at the moment.

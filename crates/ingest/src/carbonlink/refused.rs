@@ -12,7 +12,8 @@ pub(super) enum Refused {
     SlowFrame,
     /// The frame is not a pickle of plain data. Closes the connection.
     Frame,
-    /// The pickle is not a dictionary, or lacks what its type of request needs. Closes the connection.
+    /// The pickle is not a dictionary, or lacks a field that its type of request needs. Closes the
+    /// connection.
     Request,
     /// A request of an unknown type.
     Type,

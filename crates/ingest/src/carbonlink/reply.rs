@@ -1,9 +1,9 @@
-//! Writes replies: pickles of protocol 2, as carbon sends them, each behind the length of its frame.
+//! Writes replies: pickles of protocol 2, as carbon sends them, each preceded by the length of its frame.
 
-/// Bytes of a frame's length.
+/// Size of a frame's length, in bytes.
 const HEADER_BYTES: usize = 4;
 
-/// Entries that one SETITEMS or APPENDS adds, as in Python's pickler.
+/// Number of entries that one SETITEMS or APPENDS opcode adds, as in Python's pickler.
 const BATCH: usize = 1000;
 
 /// Maximum size of a pickled point, in bytes.
@@ -59,12 +59,12 @@ impl Reply {
         self.0.push(b's');
     }
 
-    /// Bytes of memory that the reply takes.
+    /// Memory that the reply uses, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -9,16 +9,16 @@ use crate::protocol::pickle::{self, Kind, Node, Tree};
 /// Characters of an unknown request type that its reply repeats.
 const TYPE_SHOWN: usize = 1000;
 
-/// What a client wants.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
     /// `cache-query`: the points of a metric.
     Query(Arc<str>),
-    /// `cache-query-bulk`: the points of these metrics, each named once.
+    /// `cache-query-bulk`: the points of these metrics, without duplicates.
     Bulk(Vec<Arc<str>>),
     /// `get-metadata`: a setting of a metric.
     Get { metric: String, key: String },
-    /// `set-metadata`: another value for a setting.
+    /// `set-metadata`: a new value for a setting.
     Set { metric: String, key: String, value: String },
     /// A request of this type, which is unknown.
     Unknown(String),
@@ -81,7 +81,8 @@ impl Fields<'_> {
         text.ok_or_else(|| lacking(format!("{key:?} of the request is not a string")))
     }
 
-    /// The metrics of a bulk request. A pickle may refer to the same text very often, so a text is read once.
+    /// The metrics of a bulk request. A pickle may refer to the same text very often, so each text is read
+    /// only once.
     fn metrics(&self, metrics_max: usize) -> Result<Request, NoRequest> {
         let Kind::Sequence(nodes) = self.tree.kind(self.get("metrics")?) else {
             return Err(lacking("\"metrics\" of the request is not a list".to_owned()));

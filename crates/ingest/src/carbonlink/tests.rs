@@ -53,7 +53,7 @@ fn bulk_requests_name_each_metric_once() {
     assert_eq!(names(b"(U\x01aU\x01bU\x01al"), ["a", "b"]);
     assert_eq!(names(b"(U\x01aq\x00h\x00h\x00t"), ["a"]);
     assert_eq!(names(b"]"), Vec::<String>::new());
-    // A long name a hundred thousand times takes the memory of one.
+    // A long name that occurs a hundred thousand times takes the memory of one name.
     let long = [&b"X\x10\x27\x00\x00"[..], &[b'n'; 10_000], b"q\x00"].concat();
     assert_eq!(names(&[b"(", &long[..], &b"h\x00".repeat(100_000), b"l"].concat()).len(), 1);
     let many = bulk(b"(U\x01aU\x01bU\x01cU\x01dU\x01eU\x01fl");

@@ -4,13 +4,14 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Where a listener listens: at no address (it is off), at one, or at several. Settings write it as a text or as a
-/// list of texts. A text may hold several addresses, separated by commas, as the environment does.
+/// The addresses of a listener: none (the listener is off), one, or several. In the settings they are a text
+/// or a list of texts. A text may contain several addresses, separated by commas, which environment variables
+/// need.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listen(Vec<String>);
 
 impl Listen {
-    /// True if there is no address: the listener is off.
+    /// Whether there is no address, so that the listener is off.
     pub fn is_off(&self) -> bool {
         self.0.is_empty()
     }

@@ -14,14 +14,14 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::name::NameOptions;
 use crate::protocol::{MessageLimit, TcpProtocol};
-use crate::relabel::Rules;
+use crate::relabel::{RuleFiles, Rules};
 
 pub use listen::Listen;
 use tcp::{Section, unknown};
 pub use tcp::{TcpConfig, TcpSections};
 pub use tls::TlsConfig;
 
-/// Keys of `[ingest]` that are not the section of a protocol on TCP.
+/// Keys of `[ingest]` that are not names of sections for protocols on TCP.
 const OTHER_KEYS: [&str; 7] = [
     "udp",
     "fold_empty_components",
@@ -58,7 +58,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UdpConfig {
-    /// Addresses and ports. None switches the listener off. reload: no
+    /// Addresses and ports. An empty list switches the listener off. reload: no
     pub listen: Listen,
     /// Longest line in bytes. A longer one is skipped and counted. reload: no
     #[serde(deserialize_with = "setting::size")]
@@ -110,20 +110,30 @@ impl Config {
                     .into(),
             );
         }
-        if let Err(error) = Rules::load(self) {
+        if let Err(error) = Rules::load(self.rule_files()) {
             problems.0.extend(error.0.iter().map(|problem| format!("ingest.{}: {problem}", problem.setting)));
         }
         problems.0
     }
 
-    /// The limit of the listener that takes the largest messages, in bytes. Listeners that are off do not count.
+    /// The largest message limit of all listeners that are on, in bytes.
     pub fn largest_message_bytes(&self) -> u64 {
         let open = self.tcp.iter().filter(|(_, section)| !section.listen.is_off());
         open.map(|(_, section)| section.message_bytes_max).max().unwrap_or(0)
     }
 
-    pub(crate) fn names(&self) -> NameOptions {
+    /// How names are normalised.
+    pub fn names(&self) -> NameOptions {
         NameOptions { fold_empty_components: self.fold_empty_components, blanks_in_tags: self.blanks_in_tags }
+    }
+
+    /// The files of the lists and rewrite rules.
+    pub fn rule_files(&self) -> RuleFiles<'_> {
+        RuleFiles {
+            blacklist: &self.blacklist,
+            whitelist: &self.whitelist,
+            rewrite_rules: &self.rewrite_rules,
+        }
     }
 }
 

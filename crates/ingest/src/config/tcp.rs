@@ -13,7 +13,7 @@ use crate::protocol::{self, Compression, TcpProtocol};
 /// The section `[ingest.<name>]` of one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Addresses and ports. None switches the listener off. reload: no
+    /// Addresses and ports. An empty list switches the listener off. reload: no
     pub listen: Listen,
     /// Longest message in bytes. The key is `line_bytes_max`, `frame_bytes_max` or `body_bytes_max`, depending on
     /// the protocol. A longer line is skipped and counted. A longer frame closes its connection. A longer body is

@@ -19,7 +19,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// True if the listener uses TLS.
+    /// Whether the listener uses TLS.
     pub fn is_on(&self) -> bool {
         !self.cert.is_empty() || !self.key.is_empty()
     }
@@ -32,8 +32,8 @@ impl TlsConfig {
 
     /// Reads the files.
     pub(crate) fn load(&self) -> Result<Certificates, TlsError> {
-        // No session tickets: senders never read. A sender that closes with an unread ticket makes its kernel
-        // reset the connection, which discards points in flight.
+        // No session tickets, because senders never read. If a sender closes a connection with an unread
+        // ticket, its kernel resets the connection, which discards points in flight.
         Certificates::load(&self.files(), |config| config.send_tls13_tickets = 0)
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the body of a request: within limits of size, memory and time, and decompressed.
+//! Reads the body of a requestwithin limits of size, memory and time, and decompresses it.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -30,7 +30,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// The coding that the headers announce. `None` if it is another one, or several.
+    /// The coding that the headers announce. `None` if it is an unknown coding, or several.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let mut found = Self::Identity;
         for value in headers.get_all(CONTENT_ENCODING) {
@@ -49,7 +49,7 @@ impl Coding {
 pub(super) enum Fault {
     TooLarge,
     Damaged(Cow<'static, str>),
-    /// The connection ended, or the chunks of the body make no sense.
+    /// The connection ended, or the chunks of the body are malformed.
     Broken,
     Slow,
     Stopping,
@@ -75,7 +75,7 @@ impl Fault {
         }
     }
 
-    /// True if the client may still be sending and could read an answer.
+    /// Whether the client may still be sending and could read an answer.
     pub(super) fn leaves_a_rest(&self) -> bool {
         matches!(self, Self::TooLarge | Self::Damaged(_) | Self::NoMemory)
     }
@@ -97,7 +97,7 @@ pub(super) struct Reader<'a> {
     gzip: Option<Gzip>,
     bytes_max: usize,
     lease: Lease<'a>,
-    /// Bytes received, compressed or not.
+    /// Number of bytes received, compressed or not.
     pub(super) received: usize,
     /// The content.
     pub(super) bytes: Vec<u8>,
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         Self { gzip, bytes_max, lease, received: 0, bytes: Vec::new() }
     }
 
-    /// Reads the body to its end. A pause may last `pause_max`.
+    /// Reads the body to its end. A pause of the client may last up to `pause_max`.
     pub(super) async fn read(
         &mut self,
         body: &mut Incoming,
@@ -163,8 +163,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads what is left of a body that was refused, within limits. A client that is still sending could not read the
-/// answer otherwise, because its connection would be reset.
+/// Reads the rest of a body that was refused, within limits. Otherwise a client that is still sending could
+/// not read the answer, because its connection would be reset.
 pub(super) async fn discard(body: &mut Incoming) {
     let discard = async {
         let mut left = DISCARD_BYTES;
@@ -174,11 +174,11 @@ pub(super) async fn discard(body: &mut Incoming) {
             left = rest;
         }
     };
-    // After that the answer is sent in any case.
+    // After this, the answer is sent in any case.
     let _ = timeout(DISCARD_TIME, discard).await;
 }
 
-/// Waits until the process has been stopping for too long.
+/// Waits until the process has been stopping for [`STOP_GRACE`].
 async fn overdue(stop: &CancellationToken) {
     stop.cancelled().await;
     sleep(STOP_GRACE).await;

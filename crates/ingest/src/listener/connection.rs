@@ -1,4 +1,4 @@
-//! A TCP connection: reads, parses and pushes in turn.
+//! A TCP connectionthat repeatedly reads, parses and pushes.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -39,10 +39,10 @@ pub(super) struct Connection<'a, S> {
     protocol: Box<dyn Protocol>,
     intake: Intake,
     idle_timeout: Option<Duration>,
-    /// The permit to have a batch waiting for the sink.
+    /// The permit for a batch that waits for the sink.
     permit: Option<SemaphorePermit<'a>>,
     lease: Lease<'a>,
-    /// Answers that the kernel has not taken yet. They never make the connection wait.
+    /// Answers that the kernel has not accepted yet. They never make the connection wait.
     answers: Vec<u8>,
     place: &'a Place,
     shared: &'a Shared,
@@ -132,7 +132,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         cause
     }
 
-    /// Handles the result of a read. An error is the reason for which the connection ends.
+    /// Handles the result of a read. An error is the reason why the connection ends.
     async fn take(&mut self, read: Read) -> Result<(), Closed> {
         match read {
             Read::Chunk(step) => match self.deliver(step).await {
@@ -177,8 +177,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         .await
     }
 
-    /// Writes as many answers as the kernel takes now. If the client does not read, the rest is kept for later. If
-    /// the connection is broken, all answers are dropped.
+    /// Writes as many answers as the kernel accepts now. If the client does not read, the rest is kept for
+    /// later. If the connection is broken, all answers are dropped.
     fn write_answers(&mut self, cx: &mut Context<'_>) {
         while !self.answers.is_empty() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.answers) {
@@ -208,7 +208,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
         step
     }
 
-    /// Pushes the parsed points, parses and pushes what is left of the chunk, then adjusts the lease to the
+    /// Pushes the parsed points, parses and pushes the rest of the chunk, then adjusts the lease to the
     /// memory of an incomplete message.
     async fn deliver(&mut self, mut step: Step) -> Step {
         loop {
@@ -217,8 +217,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, S> {
             if step != Step::Again {
                 break;
             }
-            // A message that makes no points, such as a long line of a compressed stream, must not keep the others
-            // waiting.
+            // A message that makes no points, such as a long line of a compressed stream, must not keep other
+            // connections waiting.
             tokio::task::yield_now().await;
             let relabel = self.shared.rules.current();
             step = self.protocol.again(&self.shared.context(&relabel), &mut self.intake);

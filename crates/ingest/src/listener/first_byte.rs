@@ -1,4 +1,4 @@
-//! A connection whose first bytes decide the protocol.
+//! A connection whose first bytes determine the protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// A stream of which the first bytes were read already.
+/// A stream whose first bytes have already been read.
 #[derive(Debug)]
 pub(crate) struct Begun<S> {
     head: Vec<u8>,
@@ -22,7 +22,7 @@ impl<S: AsyncRead + Unpin> Begun<S> {
         Ok((read > 0).then_some(Self { head, stream }))
     }
 
-    /// Whether it is HTTP. As in OpenTSDB, an upper-case letter as the first byte decides this.
+    /// Whether the stream is HTTP. As in OpenTSDB, this is so if the first byte is an upper-case letter.
     pub(super) fn is_http(&self) -> bool {
         self.head.first().is_some_and(u8::is_ascii_uppercase)
     }

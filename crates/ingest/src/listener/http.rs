@@ -1,4 +1,4 @@
-//! The HTTP listener: each POST brings points. The answer says how many were accepted and refused.
+//! The HTTP listener. Each POST contains points. The answer says how many were accepted and refused.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ use crate::stats::{Closed, Listener, ListenerStats};
 /// How long a client may pause, within a request or between two, unless `idle_timeout` is set.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Largest head of a request, and largest read.
+/// Largest head of a request, and largest size of one read.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long a request waits for its turn, while batches of other requests go to the engine.
@@ -42,10 +42,10 @@ const TURN: Duration = Duration::from_secs(10);
 /// How often a closing connection checks whether it still has a request in progress.
 const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 
-/// When clients should try again if their points cannot be taken now, in seconds.
+/// After how many seconds clients should try again if their points cannot be accepted now.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// What the requests of one connection need.
+/// The shared state of the requests of one connection.
 pub(super) struct Requests {
     pub(super) listener: Listener,
     pub(super) origin: SocketAddr,
@@ -114,7 +114,7 @@ impl Requests {
         self.shared.stats.of(self.listener)
     }
 
-    /// Why a connection ended without being stopped.
+    /// Why a connection ended if it was not stopped.
     fn ended(&self, outcome: hyper::Result<()>) -> Closed {
         match outcome {
             Ok(()) => Closed::End,
@@ -131,7 +131,7 @@ impl Requests {
         match *request.method() {
             Method::GET | Method::HEAD => Response::new(Full::from("OK\n")),
             Method::POST => {
-                // A separate task: a client that disconnects must not stop points on their way to the sink.
+                // A separate task: if the client disconnects, its points must still reach the sink.
                 let answer = self.tasks.clone().spawn(self.post(request)).await;
                 answer.unwrap_or_else(|_| Answer::of(StatusCode::INTERNAL_SERVER_ERROR)).into_response()
             }
@@ -148,7 +148,7 @@ impl Requests {
 
     async fn post(self: Arc<Self>, request: Request<Incoming>) -> Answer {
         let (head, mut body) = request.into_parts();
-        // A client that waits for a permission to send does not send after a refusal.
+        // A client that waits for permission to send its body does not send it after a refusal.
         let waits = head.headers.contains_key(header::EXPECT);
         let Some(coding) = Coding::of(&head.headers) else {
             if !waits {
@@ -208,7 +208,7 @@ impl Requests {
         self.refuse(fault.status(), fault.reason(), fault.text())
     }
 
-    /// Counts a request that brought no points.
+    /// Counts a request that contained no points.
     fn refuse(&self, status: StatusCode, reason: Reject, text: Cow<'static, str>) -> Answer {
         self.count(1, reason, &text);
         let mut answer = Answer::of(status);
@@ -244,7 +244,7 @@ impl Answer {
         }
     }
 
-    /// The answer to a body that was parsed to its end.
+    /// Sets the status for a body that was parsed to its end.
     fn judged(mut self) -> Self {
         if self.refused[Reject::Frame as usize] > 0 {
             self.status = StatusCode::BAD_REQUEST;

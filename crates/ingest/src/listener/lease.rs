@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Bytes that every connection may use without a lease.
+/// Number of bytes that every connection may use without a lease.
 const FREE_BYTES: usize = 64 << 10;
 
 /// How long a connection waits for memory before it is closed.
@@ -26,7 +26,8 @@ impl<'a> Lease<'a> {
         self.held.is_none()
     }
 
-    /// Grows or shrinks the lease to what `bytes` need. Returns false if no memory became free in time.
+    /// Grows or shrinks the lease to the size that `bytes` bytes need. Returns false if no memory became free
+    /// in time.
     pub(crate) async fn resize(&mut self, bytes: usize) -> bool {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(1024);
         if wanted == 0 {

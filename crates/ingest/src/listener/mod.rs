@@ -24,7 +24,7 @@ use crate::sink::PointSink;
 use crate::stats::{ListenerStats, Stats};
 
 /// Number of batches of all connections that may wait for the sink at the same time: one for each MiB of
-/// `ingest.frame_memory_bytes`, within these bounds. Beyond that, connections are not read.
+/// `ingest.frame_memory_bytes`, within these bounds. When no more may wait, connections are not read.
 const BATCHES_IN_FLIGHT: RangeInclusive<usize> = 4..=64;
 
 /// Largest read, and size of the buffer of each worker thread.
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     pub(crate) rules: Rules,
     pub(crate) names: NameOptions,
     pub(crate) stats: Arc<Stats>,
-    /// Serves connections of HTTP on ports of lines.
+    /// Serves HTTP connections on ports for lines.
     pub(crate) http: Slot,
     /// One permit per batch that may wait for the sink.
     pub(crate) in_flight: Semaphore,

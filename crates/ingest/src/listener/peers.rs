@@ -48,7 +48,7 @@ impl Peers {
         })
     }
 
-    /// Waits for a free slot. The listener accepts no connections meanwhile; what further senders write stays
+    /// Waits for a free slot. The listener accepts no connections meanwhile, and what new senders write stays
     /// in the kernel. Returns `None` at shutdown.
     pub(crate) async fn enter(
         self: &Arc<Self>,

@@ -24,7 +24,7 @@ use crate::stats::{Closed, Listener, ListenerStats};
 
 const BACKLOG: i32 = 1024;
 
-/// A client that has not finished its TLS handshake by then is disconnected.
+/// A client that has not finished its TLS handshake after this time is disconnected.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept. The usual cause is a lack of file descriptors, which would make the next
@@ -40,7 +40,7 @@ pub(crate) const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 /// A bound listener that is not accepting yet.
 pub(crate) struct Bound {
     pub(crate) listener: Listener,
-    /// One for each of its addresses.
+    /// One socket for each address.
     pub(crate) sockets: Vec<StdListener>,
     pub(crate) connections_max: usize,
     pub(crate) idle_timeout: Option<Duration>,
@@ -83,7 +83,7 @@ pub(crate) async fn run(mut bound: Bound, shared: Arc<Shared>, stop: Cancellatio
 struct Door {
     bound: Bound,
     peers: Arc<Peers>,
-    /// The connections, and the requests that they brought.
+    /// The connections, and the requests that arrived on them.
     tasks: TaskTracker,
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -118,8 +118,8 @@ impl Door {
     }
 }
 
-/// Closes the socket and returns the connections that the kernel has established but that were not
-/// accepted yet. Their senders may have written already.
+/// Closes the socket and returns the connections that the kernel has established but that were not accepted
+/// yet. Their senders may already have sent data.
 fn waiting(socket: TcpListener) -> io::Result<Vec<(TcpStream, SocketAddr)>> {
     let socket = socket.into_std()?;
     let mut accepted = Vec::new();

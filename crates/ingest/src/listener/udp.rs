@@ -15,10 +15,11 @@ use super::Shared;
 use crate::protocol::{Intake, line};
 use crate::stats::Listener;
 
-/// Larger than any datagram. A truncated one could end in half a line, which would be a wrong point.
+/// Larger than any datagram. A truncated datagram could end in the middle of a line, which would be a wrong
+/// point.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
-/// A batch is pushed when it reaches this size, or when no datagram is pending.
+/// A batch is pushed when it reaches this size, or when no more datagrams are pending.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_DATAGRAMS: usize = 1024;
 

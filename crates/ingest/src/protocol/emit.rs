@@ -6,14 +6,15 @@ use super::frame::Cursor;
 use super::parser::{BATCH_BYTES, Context, Intake};
 use crate::reject::Reject;
 
-/// How many times larger than a frame its points may become. A normal sender, even with many points of
-/// one long name, stays far below. A few bytes that refer to a huge name again and again do not.
+/// How many times larger than a frame its points may become. A normal sender, even with many points of one
+/// long name, stays far below. A few bytes that refer repeatedly to a huge name exceed it.
 const AMPLIFICATION_MAX: usize = 64;
 
-/// Bytes that a point takes in a batch, without its name.
+/// Number of bytes that a point takes in a batch, without its name.
 const POINT_BYTES: usize = 24;
 
-/// Whether to stop. With a cursor, decoding continues there later; without one, the frame is finished.
+/// Whether to stop. With a cursor, decoding continues there later. Without one, the rest of the frame is
+/// skipped.
 pub(super) type Flow = ControlFlow<Option<Cursor>>;
 
 /// Receives the entries of a frame. Skips those that an earlier call has handled.
@@ -46,8 +47,8 @@ impl<'a> Emitter<'a> {
         self.context.now
     }
 
-    /// Counts an entry that is not a point. The bytes of its name count towards the limit, since they had to
-    /// be read.
+    /// Counts an entry that is not a point. The bytes of its name count towards the limit, because they had
+    /// to be read.
     pub(super) fn refused(&mut self, name: &[u8], reason: Reject) -> Flow {
         self.entry(name, || Err(reason))
     }

@@ -5,12 +5,12 @@ use crate::reject::Reject;
 
 const HEADER_BYTES: usize = 4;
 
-/// How far a decoder has got in a frame.
+/// The position of a decoder in a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Points accepted or refused so far.
+    /// Number of points accepted or refused so far.
     pub seen: usize,
-    /// Bytes that these points take in a batch, which repeats the name of each.
+    /// The size of these points in a batch, which repeats the name of each point.
     pub bytes: usize,
 }
 
@@ -31,13 +31,13 @@ pub trait Decode: Send {
 #[derive(Debug)]
 pub struct Framed<D> {
     decoder: D,
-    /// Bytes read but not decoded yet.
+    /// The bytes that were read but not decoded yet.
     tail: Vec<u8>,
     cursor: Cursor,
     frame_bytes_max: usize,
 }
 
-/// What the bytes start with.
+/// The content at the start of the bytes.
 enum Next<'a> {
     Frame(&'a [u8], &'a [u8]),
     Incomplete,
@@ -110,8 +110,8 @@ impl<D: Decode> Protocol for Framed<D> {
         if self.tail.is_empty() {
             return self.frames(chunk, context, intake);
         }
-        // If they do not complete the frame, the bytes are only stored, so that a large frame is not scanned again
-        // for each chunk.
+        // If the new bytes do not complete the frame, they are only stored, so that a large frame is not
+        // scanned again for each chunk.
         let missing = self.missing();
         self.tail.extend_from_slice(chunk);
         if chunk.len() < missing {

@@ -2,7 +2,8 @@
 
 use memchr::{memchr, memrchr};
 
-use super::compressed::{Compression, Stream};
+use super::compressed::Stream;
+use super::compression::Compression;
 use super::number;
 use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 use crate::reject::Reject;
@@ -17,9 +18,10 @@ pub const TCP: TcpProtocol = TcpProtocol {
 };
 
 pub(super) fn connect(line_bytes_max: usize, compression: Compression) -> Box<dyn Protocol> {
+    let lines = Lines::new(line_bytes_max);
     match compression {
-        Compression::None => Box::new(Lines::new(line_bytes_max)),
-        _ => Box::new(Stream::new(line_bytes_max, compression)),
+        Compression::None => Box::new(lines),
+        _ => Box::new(Stream::new(lines, compression)),
     }
 }
 
@@ -28,7 +30,7 @@ pub(super) fn connect(line_bytes_max: usize, compression: Compression) -> Box<dy
 pub struct Lines {
     /// The start of a line whose end has not arrived yet.
     tail: Vec<u8>,
-    /// In the middle of a line that is too long. The rest of that line is not kept.
+    /// Whether the position is in the middle of a line that is too long. The rest of that line is not kept.
     skipping: bool,
     line_bytes_max: usize,
 }
@@ -143,12 +145,12 @@ fn parse(line: &[u8], context: &Context<'_>, intake: &mut Intake) -> Result<(), 
             Err(Reject::NameControl) => Err(too_many().unwrap_or(Reject::NameControl)),
             outcome => outcome,
         },
-        // With a field too many, the reason "value" would be misleading.
+        // If there is a field too many, the reason "value" would be misleading.
         (Err(reason), _) | (_, Err(reason)) => Err(too_many().unwrap_or(reason)),
     }
 }
 
-/// True if the name contains a blank. Blanks in tags do not count where they are allowed.
+/// Whether the name contains a blank. Blanks in tags do not count if they are allowed.
 fn has_blank_field(name: &[u8], blanks_in_tags: bool) -> bool {
     let tags = memchr(b';', name).filter(|_| blanks_in_tags);
     name[..tags.unwrap_or(name.len())].iter().any(|b| is_blank(*b))

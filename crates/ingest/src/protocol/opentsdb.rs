@@ -5,10 +5,9 @@ use memchr::memchr;
 use plumbago_kairosdb::VERSION;
 use plumbago_kairosdb::opentsdb::{Line, LineFault, Lines, Put};
 
-use super::compressed::Compression;
+use super::compression::Compression;
 use super::parser::{Context, Intake, MessageLimit, Protocol, Step, Talk, TcpProtocol};
-use crate::reject::Reject;
-use crate::writes::reject_of;
+use crate::reject::{Reject, reject_of};
 
 /// Lines and requests on one port. Off by default; the customary port is 4242.
 pub const TCP: TcpProtocol = TcpProtocol {
@@ -31,7 +30,7 @@ pub struct OpenTsdb {
     lines: Lines,
     /// The start of a line whose end has not arrived yet.
     tail: Vec<u8>,
-    /// In the middle of a line that is too long. The rest of that line is not kept.
+    /// Whether the position is in the middle of a line that is too long. The rest of that line is not kept.
     skipping: bool,
     line_bytes_max: usize,
     taken: u64,
@@ -108,7 +107,7 @@ impl OpenTsdb {
                 intake.losses.with_ttl += u64::from(put.has_ttl);
                 intake.losses.rounded += u64::from(put.is_rounded);
             }
-            // The operator wants these points to be dropped, so the sender need not know.
+            // The operator wants these points to be dropped, so the sender is not informed.
             Err(reason @ (Reject::Blacklist | Reject::Whitelist)) => intake.tally.reject(reason, line),
             Err(reason) => {
                 self.refuse(line, reason, &format!("put: illegal argument: refused ({reason})"), intake);

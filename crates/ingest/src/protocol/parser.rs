@@ -2,10 +2,10 @@
 
 use plumbago_model::PointBatch;
 
-use super::compressed::Compression;
-use crate::name::{NameOptions, with_clean, with_series};
+use super::compression::Compression;
+use crate::name::NameOptions;
 use crate::reject::{Reject, Tally};
-use crate::relabel::Relabel;
+use crate::relabel::{Relabel, with_stored, with_stored_series};
 
 /// A protocol that is spoken over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -18,20 +18,20 @@ pub struct TcpProtocol {
     pub limit: MessageLimit,
     /// Whether the stream of a sender may be compressed.
     pub is_compressible: bool,
-    /// What is spoken over a connection.
+    /// The form of the data on a connection.
     pub talk: Talk,
 }
 
-/// What is spoken over a connection.
+/// The form of the data on a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Talk {
     /// A stream of messages that are never answered. Makes the state of a new connection. The arguments are the
     /// longest message in bytes, and how the stream may be compressed.
     Stream(fn(usize, Compression) -> Box<dyn Protocol>),
-    /// Requests of HTTP, each of which is answered.
+    /// HTTP requests, each of which is answered.
     Http,
-    /// A stream of lines, some of which are answered. A connection whose first byte is an upper case letter speaks
-    /// HTTP and is served as one of the API's port.
+    /// A stream of lines, some of which are answered. A connection whose first byte is an upper-case letter
+    /// is HTTP, and is served like a connection to the API's port.
     LinesOrHttp(fn(usize, Compression) -> Box<dyn Protocol>),
 }
 
@@ -40,7 +40,7 @@ pub enum Talk {
 pub struct MessageLimit {
     /// Key in the section of the protocol.
     pub key: &'static str,
-    /// Default in bytes.
+    /// The default of the setting, in bytes.
     pub default: u64,
     /// Smallest number of bytes that can be set.
     pub least: u64,
@@ -61,7 +61,7 @@ impl MessageLimit {
 /// Size in bytes at which a decoder stops. It continues after the batch has been pushed.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// The input of a parser besides the bytes.
+/// The input of a parser apart from the bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Current time in seconds since the epoch, for points whose timestamp means now.
@@ -83,23 +83,23 @@ pub struct Intake {
     pub messages: u64,
     /// The answers to the sender, for protocols that answer.
     pub answers: Vec<u8>,
-    /// What accepted points have lost.
+    /// What accepted points have lost, such as milliseconds.
     pub losses: Losses,
 }
 
-/// What points of KairosDB's and OpenTSDB's protocols have lost, as numbers of points.
+/// Losses of points of KairosDB's and OpenTSDB's protocols, as numbers of points.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Losses {
-    /// Points whose time was cut from milliseconds to seconds.
+    /// Number of points whose time was cut from milliseconds to seconds.
     pub cut: u64,
-    /// Points whose time to live was not kept.
+    /// Number of points whose time to live was not kept.
     pub with_ttl: u64,
-    /// Points whose value, a whole number beyond 2⁵³, was rounded.
+    /// Number of points whose value, a whole number beyond 2⁵³, was rounded.
     pub rounded: u64,
 }
 
-/// Further answers to the same chunk are dropped above this many bytes. The counters still include the refused
-/// points.
+/// Above this many bytes, further answers to the same chunk are dropped. The refused points are still
+/// counted.
 const ANSWERS_MAX: usize = 16 << 10;
 
 impl Intake {
@@ -108,7 +108,7 @@ impl Intake {
         Self { points: PointBatch::with_capacity(bytes / 64 + 1), ..Self::default() }
     }
 
-    /// Adds a line to the answers, unless there are very many.
+    /// Adds a line to the answers, unless [`ANSWERS_MAX`] is reached.
     pub(crate) fn answer(&mut self, line: &str) {
         if self.answers.len() < ANSWERS_MAX {
             self.answers.extend_from_slice(line.as_bytes());
@@ -134,7 +134,7 @@ impl Intake {
             return Err(Reject::Nan);
         }
         let push = |name: &[u8]| self.points.push_utf8(name, timestamp, value);
-        with_series(name.as_bytes(), context.names, context.relabel, push)
+        with_stored_series(name.as_bytes(), context.names, context.relabel, push)
     }
 
     /// Adds a point unless its name or value is refused.
@@ -149,7 +149,9 @@ impl Intake {
         if value.is_nan() {
             return Err(Reject::Nan);
         }
-        with_clean(name, context.names, context.relabel, |name| self.points.push_utf8(name, timestamp, value))
+        with_stored(name, context.names, context.relabel, |name| {
+            self.points.push_utf8(name, timestamp, value)
+        })
     }
 }
 
@@ -177,6 +179,6 @@ pub trait Protocol: Send {
     /// Ends the stream and counts an incomplete message as refused.
     fn finish(&mut self, intake: &mut Intake);
 
-    /// Bytes of memory that an incomplete message takes.
+    /// Memory that an incomplete message uses, in bytes.
     fn held_bytes(&self) -> usize;
 }

@@ -15,7 +15,7 @@ pub const TCP: TcpProtocol = TcpProtocol {
     talk: Talk::Http,
 };
 
-/// Bytes of lines that are parsed before their points are pushed.
+/// Number of bytes of lines that are parsed before their points are pushed.
 const STEP_BYTES: usize = 256 << 10;
 
 /// What a body contains.
@@ -52,7 +52,7 @@ enum Kind {
 }
 
 impl<'a> Posted<'a> {
-    /// The parser of `body`. Its lines may be as long as those of the other listeners are by default.
+    /// The parser of `body`. The limit on its lines is the default limit of the other listeners.
     pub fn new(content: Content, body: &'a [u8]) -> Self {
         let kind = match content {
             Content::Lines => Kind::Lines(Lines::new(MessageLimit::LINE.default as usize)),

@@ -107,7 +107,8 @@ mod tests {
         (points, counted.collect())
     }
 
-    /// Encoded by hand, so that the test does not take tags and wire types from the code that it tests.
+    /// Encoded without the parser's code, so that the test does not take tags and wire types from the code
+    /// that it tests.
     const ONE: &[u8] = b"\x0a\x16\x0a\x03a.b\x12\x0f\x08\x80\xe2\xcf\xaa\x06\x11\0\0\0\0\0\0\xf8\x3f";
 
     #[test]

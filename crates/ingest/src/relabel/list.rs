@@ -45,8 +45,8 @@ impl List {
         self.first(name).map(|line| line.is_some()).map_err(|_| Reject::Rule)
     }
 
-    /// The first line whose pattern is found in the name. Fails with the line whose pattern exceeds the step limit
-    /// before that.
+    /// The first line whose pattern is found in the name. The error is an earlier line whose pattern exceeds
+    /// the step limit.
     pub(super) fn first(&self, name: &str) -> Result<Option<&Line>, &Line> {
         for line in &self.0 {
             match line.pattern.is_match(name) {

@@ -1,11 +1,13 @@
 //! Filters and rewrites names on arrival: carbon's blacklist, whitelist and rewrite rules.
 //!
 //! As in carbon, the lists see the name as the sender wrote it. Then the rules under `[pre]` are applied,
-//! followed by those under `[post]`. With aggregation the latter come after it: see [`Post`].
+//! followed by those under `[post]`. With aggregation, the rules under `[post]` are applied after it: see
+//! [`Post`].
 
 mod list;
 mod passage;
 mod post;
+mod received;
 mod rewrite;
 mod rules;
 #[cfg(test)]
@@ -19,9 +21,10 @@ use rewrite::Rewrites;
 
 pub use passage::{Passage, Step, Taker};
 pub use post::Post;
-pub use rules::{RuleProblem, Rules, RulesError};
+pub(crate) use received::{with_stored, with_stored_series};
+pub use rules::{RuleFiles, RuleProblem, Rules, RulesError};
 
-/// The lists and rules as read at one time.
+/// The lists and rules, as read at one time.
 #[derive(Debug, Default)]
 pub struct Relabel {
     blacklist: List,
@@ -65,7 +68,7 @@ impl Relabel {
         self
     }
 
-    /// True if every name passes unchanged.
+    /// Whether every name passes unchanged.
     pub fn is_empty(&self) -> bool {
         self.blacklist.is_empty() && self.whitelist.is_empty() && self.rewrites.is_empty()
     }
@@ -74,7 +77,7 @@ impl Relabel {
         self.post.apply(name)
     }
 
-    /// Returns the name to store, or the reason for which it is refused.
+    /// Returns the name to store, or the reason why it is refused.
     pub(crate) fn apply<'a>(&self, name: &'a str) -> Result<Cow<'a, str>, Reject> {
         if self.blacklist.contains(name)? {
             return Err(Reject::Blacklist);

@@ -13,7 +13,7 @@ pub enum Taker {
     Whitelist,
     /// A rewrite rule on arrival.
     Rewrite,
-    /// A rewrite rule under `[post]`, where those come after aggregation.
+    /// A rewrite rule under `[post]`, if those are applied after aggregation.
     Post,
 }
 
@@ -24,7 +24,7 @@ pub struct Step {
     pub taker: Taker,
     /// The file as configured.
     pub file: String,
-    /// Its line, counted from 1; 0 if no line of the whitelist matches the name.
+    /// The line, counted from 1; 0 if no line of the whitelist matches the name.
     pub line: usize,
     /// The line as written, without blanks around it.
     pub rule: String,
@@ -42,7 +42,7 @@ pub struct Passage {
 }
 
 impl Relabel {
-    /// Follows a name as it was received.
+    /// Follows a received name through all steps.
     pub fn explain(&self, name: &str, names: NameOptions) -> Passage {
         let mut steps = Vec::new();
         let stored = self.follow(name, names, &mut steps);
@@ -89,7 +89,8 @@ impl Relabel {
     }
 }
 
-/// The first line of a list whose pattern is found in the name (`true`) or exceeds the step limit (`false`).
+/// The first line of a list whose pattern is found in the name (`true`) or whose pattern exceeds the step
+/// limit (`false`).
 fn taken<'a>(list: &'a List, name: &str) -> Option<(usize, &'a str, bool)> {
     match list.first(name) {
         Ok(line) => line.map(|line| (line.number, line.text.as_str(), true)),
@@ -177,16 +178,16 @@ mod tests {
             ..Config::default()
         };
         for (rules, taker) in [
-            (Rules::load(&config).unwrap(), Taker::Rewrite),
-            (Rules::load_post_later(&config).unwrap(), Taker::Post),
+            (Rules::load(config.rule_files()).unwrap(), Taker::Rewrite),
+            (Rules::load_post_later(config.rule_files()).unwrap(), Taker::Post),
         ] {
-            let passage = rules.explain("b.c", &config);
+            let passage = rules.explain("b.c", config.names());
             let step = |taker: Taker, line: usize, name: &str| (taker, line, some(name));
             let found: Vec<_> = passage.steps.iter().map(|s| (s.taker, s.line, s.name.clone())).collect();
             assert_eq!(found, [step(Taker::Rewrite, 4, "a.c"), step(taker, 2, "b.c")]);
             assert!(passage.steps.iter().all(|step| step.file == config.rewrite_rules), "{passage:?}");
             assert_eq!(passage.stored.as_deref(), Ok("b.c"));
-            assert_eq!(rules.explain("no", &config).steps[0].file, config.blacklist);
+            assert_eq!(rules.explain("no", config.names()).steps[0].file, config.blacklist);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The rewrite rules under `[post]`, where they apply after aggregation.
+//! The rewrite rules under `[post]`, if they apply after aggregation.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use plumbago_model::PointBatch;
 use plumbago_telemetry::{Counter, Registry};
 
 use super::{Relabel, Rules};
-use crate::config::Config;
 use crate::name::{NameOptions, finish};
 use crate::reject::Reject;
 
@@ -19,18 +18,18 @@ pub struct Post {
 }
 
 impl Post {
-    /// Applies the rules of `rules`.
-    pub fn new(rules: Rules, config: &Config, registry: &Registry) -> Self {
+    /// Makes the step that applies the rules under `[post]` of `rules`.
+    pub fn new(rules: Rules, names: NameOptions, registry: &Registry) -> Self {
         let rejected = Reject::ALL.map(|reason| {
             let labels = [("stage", "post"), ("reason", reason.label())];
             let help = "points that were refused, by the stage that refused them and the reason";
             registry.counter("plumbago_rejected_points_total", help, &labels)
         });
-        Self { rules, names: config.names(), rejected: Arc::new(rejected) }
+        Self { rules, names, rejected: Arc::new(rejected) }
     }
 
-    /// Rewrites names of received points, which are in normal form. Points whose new name is refused are counted and
-    /// left out. Returns `None` if there are no rules, so that the batch stays as it is.
+    /// Rewrites names of received points, which are in normal form. Points whose new name is refused are
+    /// counted and left out. Returns `None` if there are no rules, so that the batch stays as it is.
     pub fn rewrite(&self, batch: &PointBatch) -> Option<PointBatch> {
         let relabel = self.rules.current();
         (!relabel.post.is_empty()).then(|| self.all(batch, Some(&relabel)))
@@ -42,7 +41,7 @@ impl Post {
         self.all(batch, None)
     }
 
-    /// Points refused here for a reason.
+    /// Number of points that these lists and rules refused for a reason.
     pub fn rejected_for(&self, reason: Reject) -> u64 {
         self.rejected[reason as usize].get()
     }

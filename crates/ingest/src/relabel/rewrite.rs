@@ -13,9 +13,9 @@ pub(super) struct Rewrites(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     line: usize,
-    /// As written.
+    /// The rule as written.
     text: String,
     pattern: Pattern,
     replacement: Vec<Part>,
@@ -65,7 +65,7 @@ impl Rewrites {
         (Self(pre), Self(post))
     }
 
-    /// These rules, and then others.
+    /// Appends other rules to these.
     pub(super) fn then(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self

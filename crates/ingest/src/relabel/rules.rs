@@ -7,15 +7,26 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::{Passage, Relabel};
-use crate::config::Config;
+use crate::name::NameOptions;
 
-/// The lists and rewrite rules in force. Clones share them: after a reload every listener uses the new
+/// The lists and rewrite rules in use. Clones share them: after a reload every listener uses the new
 /// ones from its next batch on.
 #[derive(Debug, Clone)]
 pub struct Rules {
     current: Arc<ArcSwap<Relabel>>,
     /// The rules under `[post]` apply later, by [`Post`](super::Post).
     post_is_later: bool,
+}
+
+/// The files of the lists and rules, as configured. An empty one stands for none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RuleFiles<'a> {
+    /// `blacklist.conf`.
+    pub blacklist: &'a str,
+    /// `whitelist.conf`.
+    pub whitelist: &'a str,
+    /// `rewrite-rules.conf`.
+    pub rewrite_rules: &'a str,
 }
 
 /// A problem in a file.
@@ -25,9 +36,9 @@ pub struct RuleProblem {
     pub setting: &'static str,
     /// The file.
     pub file: PathBuf,
-    /// Its line, counted from 1. 0 if the file could not be read.
+    /// The line, counted from 1. 0 if the file could not be read.
     pub line: usize,
-    /// What is wrong.
+    /// The problem, as text.
     pub message: String,
 }
 
@@ -46,25 +57,25 @@ impl fmt::Display for RuleProblem {
 pub struct RulesError(pub Vec<RuleProblem>);
 
 impl Rules {
-    /// Reads the files that the settings name.
+    /// Reads the files.
     ///
     /// # Errors
     /// All problems at once, if a file cannot be read or parsed.
-    pub fn load(config: &Config) -> Result<Self, RulesError> {
-        Self::read(config, false)
+    pub fn load(files: RuleFiles<'_>) -> Result<Self, RulesError> {
+        Self::read(files, false)
     }
 
-    /// Reads the files that the settings name. The rules under `[post]` do not apply on arrival, but later, by
+    /// Reads the files. The rules under `[post]` do not apply on arrival, but later, by
     /// [`Post`](super::Post).
     ///
     /// # Errors
     /// The same as [`Self::load`].
-    pub fn load_post_later(config: &Config) -> Result<Self, RulesError> {
-        Self::read(config, true)
+    pub fn load_post_later(files: RuleFiles<'_>) -> Result<Self, RulesError> {
+        Self::read(files, true)
     }
 
-    fn read(config: &Config, post_is_later: bool) -> Result<Self, RulesError> {
-        let current = Arc::new(ArcSwap::from_pointee(read(config, post_is_later)?));
+    fn read(files: RuleFiles<'_>, post_is_later: bool) -> Result<Self, RulesError> {
+        let current = Arc::new(ArcSwap::from_pointee(read(files, post_is_later)?));
         Ok(Self { current, post_is_later })
     }
 
@@ -72,30 +83,30 @@ impl Rules {
     ///
     /// # Errors
     /// The same as [`Self::load`].
-    pub fn reload(&self, config: &Config) -> Result<(), RulesError> {
-        self.current.store(Arc::new(read(config, self.post_is_later)?));
+    pub fn reload(&self, files: RuleFiles<'_>) -> Result<(), RulesError> {
+        self.current.store(Arc::new(read(files, self.post_is_later)?));
         Ok(())
     }
 
-    /// What the lists and rules in force do with a name as it was received. `config` says how names are normalised.
-    pub fn explain(&self, name: &str, config: &Config) -> Passage {
-        self.current().explain(name, config.names())
+    /// How the lists and rules in use change a name as it was received.
+    pub fn explain(&self, name: &str, names: NameOptions) -> Passage {
+        self.current().explain(name, names)
     }
 
-    /// The lists and rules in force.
+    /// The lists and rules in use.
     pub(crate) fn current(&self) -> arc_swap::Guard<Arc<Relabel>> {
         self.current.load()
     }
 }
 
-fn read(config: &Config, post_is_later: bool) -> Result<Relabel, RulesError> {
+fn read(files: RuleFiles<'_>, post_is_later: bool) -> Result<Relabel, RulesError> {
     let files = [
-        ("blacklist", &config.blacklist),
-        ("whitelist", &config.whitelist),
-        ("rewrite_rules", &config.rewrite_rules),
+        ("blacklist", files.blacklist),
+        ("whitelist", files.whitelist),
+        ("rewrite_rules", files.rewrite_rules),
     ];
     let mut found = Vec::new();
-    let mut problem = |(setting, file): (&'static str, &String), line: usize, message: String| {
+    let mut problem = |(setting, file): (&'static str, &str), line: usize, message: String| {
         found.push(RuleProblem { setting, file: PathBuf::from(file), line, message });
     };
     let texts = files.map(|(setting, file)| {
@@ -108,7 +119,7 @@ fn read(config: &Config, post_is_later: bool) -> Result<Relabel, RulesError> {
         })
     });
     let (mut relabel, problems) = Relabel::parse_apart(&texts[0], &texts[1], &texts[2]);
-    relabel.files = files.map(|(_, file)| file.clone());
+    relabel.files = files.map(|(_, file)| file.to_owned());
     for (file, problems) in files.into_iter().zip(problems) {
         problems.into_iter().for_each(|(line, message)| problem(file, line, message));
     }

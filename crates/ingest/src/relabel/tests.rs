@@ -84,25 +84,26 @@ fn a_reload_with_a_bad_file_changes_nothing() {
     let config = Config { blacklist: file("black"), whitelist: file("white"), ..Config::default() };
     std::fs::write(&config.blacklist, "^a\n").unwrap();
     std::fs::write(&config.whitelist, "").unwrap();
-    let rules = Rules::load(&config).unwrap();
+    let rules = Rules::load(config.rule_files()).unwrap();
     let outcome = |name: &str| rules.current().apply(name).map(Cow::into_owned);
 
     std::fs::write(&config.blacklist, "^b\n").unwrap();
     std::fs::write(&config.whitelist, "^c\n(\n").unwrap();
-    let error = rules.reload(&config).unwrap_err();
+    let error = rules.reload(config.rule_files()).unwrap_err();
     assert!(error.to_string().contains("white:2: pattern \"(\""), "{error}");
     assert_eq!(outcome("a"), Err(Reject::Blacklist));
     assert_eq!(outcome("b"), Ok("b".to_owned()));
 
     std::fs::write(&config.whitelist, "^c\n").unwrap();
-    rules.reload(&config).unwrap();
+    rules.reload(config.rule_files()).unwrap();
     assert_eq!(outcome("b"), Err(Reject::Blacklist));
     assert_eq!(outcome("a"), Err(Reject::Whitelist));
 
     std::fs::remove_file(&config.blacklist).unwrap();
-    assert!(rules.reload(&config).unwrap_err().to_string().contains("black"));
+    assert!(rules.reload(config.rule_files()).unwrap_err().to_string().contains("black"));
     assert_eq!(outcome("b"), Err(Reject::Blacklist));
-    assert!(Rules::load(&config).is_err());
-    rules.reload(&Config { blacklist: String::new(), ..config }).unwrap();
+    assert!(Rules::load(config.rule_files()).is_err());
+    let config = Config { blacklist: String::new(), ..config };
+    rules.reload(config.rule_files()).unwrap();
     assert_eq!(outcome("b"), Err(Reject::Whitelist));
 }

@@ -23,7 +23,7 @@ fn with_http() -> Config {
     config
 }
 
-/// A connection to the listener, with the head of a request sent.
+/// Opens a connection to the listener and sends the head of a request.
 fn open(daemon: &Daemon, method: &str, headers: &str) -> TcpStream {
     let mut stream = TcpStream::connect(daemon.address("http")).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
@@ -31,7 +31,7 @@ fn open(daemon: &Daemon, method: &str, headers: &str) -> TcpStream {
     stream
 }
 
-/// Sends a request in a thread of its own, since the daemon runs in this one.
+/// Sends a request in a thread of its own, because the daemon runs in this one.
 async fn request(daemon: &Daemon, method: &'static str, headers: &str, body: &[u8]) -> Response {
     let mut stream = open(daemon, method, &format!("Content-Length: {}\r\n{headers}", body.len()));
     let body = body.to_vec();
@@ -105,7 +105,7 @@ async fn what_cannot_be_read_is_refused_and_counted() {
     }
     let put = request(&daemon, "PUT", "", b"a 1 1700000000\n").await;
     assert_eq!((put.status, put.header("allow")), (405, Some("GET, HEAD, POST")));
-    // Bytes that are no HTTP, and a body that ends too early.
+    // Bytes that are not HTTP, and a body that ends too early.
     daemon.send(daemon.address("http"), b"line.protocol 1 1700000000\n\n");
     drop(open(&daemon, "POST", "Content-Length: 10\r\n"));
     eventually("the counts", || {
@@ -163,7 +163,7 @@ async fn requests_over_tls() {
     assert_eq!(daemon.stop().await.points.len(), 1);
 }
 
-/// The points are on their way when the client goes away. They arrive, and the balance holds.
+/// The client disconnects while its points are on their way. The points arrive, and the balance holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_goes_away_takes_nothing_back() {
     let daemon = Daemon::start(&with_http());
@@ -179,8 +179,8 @@ async fn a_client_that_goes_away_takes_nothing_back() {
     assert_eq!((stopped.points.len(), stopped.stats().received()), (1, 1));
 }
 
-/// At a stop, a whole body is taken and answered, an incomplete one is answered with an error, and silent
-/// connections end.
+/// At a stop, a complete body is accepted and answered, an incomplete one is answered with an error, and
+/// silent connections end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_takes_a_body_or_says_that_it_did_not() {
     let daemon = Daemon::start(&with_http());

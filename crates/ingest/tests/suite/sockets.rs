@@ -39,7 +39,7 @@ async fn every_listener_takes_its_protocol() {
     }
 }
 
-/// On a single thread the listener cannot accept anything before the stop.
+/// On a single thread, the listener cannot accept anything before the stop.
 #[tokio::test]
 async fn senders_that_nobody_has_accepted_yet_are_read_at_the_end() {
     let daemon = Daemon::start(&config());
@@ -154,7 +154,7 @@ async fn a_stop_takes_what_the_kernel_has_taken() {
 async fn a_stop_loses_nothing_that_waits_for_the_sink() {
     let daemon = Daemon::start(&config());
     daemon.sink.hold();
-    // More connections than batches that may wait for the sink. Each sends two pieces.
+    // There are more connections than batches that may wait for the sink. Each sends two pieces.
     let mut senders = Vec::new();
     for i in 0..100 {
         let mut sender = TcpStream::connect(daemon.line()).unwrap();
@@ -186,7 +186,7 @@ async fn silent_connections_give_way_and_no_one_else() {
         daemon.stats().accepted() == 1 && daemon.stats().active_connections() == 3
     })
     .await;
-    // The fourth connection has to wait, and its point too.
+    // The fourth connection has to wait, and so does its point.
     let mut fourth = TcpStream::connect(daemon.line()).unwrap();
     fourth.write_all(b"fourth 1 1700000000\n").unwrap();
     daemon.clock.advance(50);
@@ -263,7 +263,7 @@ async fn an_address_in_use_is_reported() {
     let mut config = config();
     section(&mut config, "pickle").listen = daemon.line().to_string().into();
     let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
-    let rules = Rules::load(&config).unwrap();
+    let rules = Rules::load(config.rule_files()).unwrap();
     let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
     assert!(error.starts_with(&format!("ingest.pickle.listen: cannot bind {}", daemon.line())), "{error}");
     assert!(error.contains("stop the program that uses it"), "{error}");
@@ -277,7 +277,7 @@ async fn listeners_can_be_switched_off() {
     section(&mut config, "protobuf").listen = "".into();
     let daemon = Daemon::start(&config);
     assert_eq!(["udp", "protobuf"].map(|name| daemon.addresses.of(listener(name))), [None, None]);
-    // A sender may shut down its side of the connection. Its points are accepted.
+    // A sender may shut down its side of the connection. Its points are still accepted.
     let mut sender = TcpStream::connect(daemon.line()).unwrap();
     sender.write_all(b"a 1 1700000000\n").unwrap();
     sender.shutdown(Shutdown::Write).unwrap();
@@ -338,7 +338,7 @@ async fn each_address_in_use_is_reported_by_its_own_text() {
     let mut config = config();
     section(&mut config, "line").listen = format!("127.0.0.1:0, {}", daemon.line()).into();
     let (sink, clock) = (Arc::clone(&daemon.sink), Arc::new(ManualClock::at(0)));
-    let rules = Rules::load(&config).unwrap();
+    let rules = Rules::load(config.rule_files()).unwrap();
     let error = Ingest::bind(&config, rules, sink, clock, &Registry::new()).err().unwrap().to_string();
     assert!(error.starts_with(&format!("ingest.line.listen: cannot bind {}", daemon.line())), "{error}");
     daemon.stop().await;

@@ -1,4 +1,4 @@
-//! The aggregators: what is computed from the points of a group.
+//! The aggregators, which compute values from the points of a group.
 
 mod one_by_one;
 mod range;
@@ -8,8 +8,8 @@ use jiff::tz::TimeZone;
 
 use super::time::Duration;
 
-/// A point on its way through the aggregators: its time in milliseconds and its value. Only `gaps` makes points without
-/// a value.
+/// A point on its way through the aggregators: its time in milliseconds and its value. Only `gaps` makes
+/// points without a value.
 pub type Sample = (i64, Option<Amount>);
 
 /// The value of one point, or of all points in one slot of a coarse stage.
@@ -17,9 +17,9 @@ pub type Sample = (i64, Option<Amount>);
 pub struct Amount {
     /// The value that the point or the slot has.
     pub value: f64,
-    /// The sum of its points.
+    /// The sum of the points.
     pub sum: f64,
-    /// The number of its points, at least 1.
+    /// The number of the points, at least 1.
     pub count: u32,
 }
 
@@ -46,11 +46,11 @@ impl From<f64> for Amount {
 pub enum Aggregator {
     /// One or more values for each range of time.
     Range(Sampling, Fold),
-    /// Change per unit of time. A unit of the calendar may have a zone of its own.
+    /// Change per unit of time. A calendar unit may have its own time zone.
     Rate(Duration, Option<TimeZone>),
-    /// Value per unit of time since the point before.
+    /// Value per unit of time since the previous point.
     Sampler(Duration, Option<TimeZone>),
-    /// Change since the point before.
+    /// Change since the previous point.
     Diff,
     /// The value times a factor.
     Scale(f64),
@@ -58,9 +58,9 @@ pub enum Aggregator {
     Div(f64),
     /// The mean of this many points.
     Sma(usize),
-    /// Without the first or the last point, or both.
+    /// All points except the first, the last, or both.
     Trim(bool, bool),
-    /// Without the points for which this holds.
+    /// All points except those for which the comparison holds.
     Filter(Compare, f64),
     /// How many thresholds a value has passed, from below; from above if the flag is set.
     Score(Vec<Threshold>, bool),
@@ -71,7 +71,7 @@ pub enum Aggregator {
 pub struct Threshold {
     /// The threshold.
     pub value: f64,
-    /// Whether a value equal to it has passed it.
+    /// Whether a value equal to the threshold has passed it.
     pub is_inferior: bool,
 }
 
@@ -82,9 +82,9 @@ pub struct Sampling {
     pub duration: Duration,
     /// Whether ranges begin with a day, week, month or year.
     pub align: bool,
-    /// Which time a value gets.
+    /// Which time the value of a range gets.
     pub stamp: Stamp,
-    /// The zone of calendars, if it is not that of the query.
+    /// The time zone of calendar units, if it differs from that of the query.
     pub zone: Option<TimeZone>,
     /// Whether `gaps` begins with the first point and ends with the last.
     pub trim: bool,
@@ -106,19 +106,20 @@ pub enum Stamp {
 pub enum Fold {
     /// The sum.
     Sum,
-    /// The least.
+    /// The smallest value.
     Min,
-    /// The greatest.
+    /// The largest value.
     Max,
     /// The mean.
     Avg,
-    /// The deviation of a sample, times a factor and around the mean if there is one.
+    /// The standard deviation of a sample. If there is a factor, the result is the mean plus the deviation
+    /// times the factor.
     Dev(Option<f64>),
-    /// How many.
+    /// The number of points.
     Count,
-    /// The first.
+    /// The first value.
     First,
-    /// The last.
+    /// The last value.
     Last,
     /// A quantile from 0 to 1.
     Percentile(f64),
@@ -148,9 +149,9 @@ pub enum Compare {
 /// The times of a query, as aggregators need them.
 #[derive(Debug, Clone, Copy)]
 pub struct Span<'a> {
-    /// First time, in milliseconds.
+    /// The start of the query, in milliseconds since the epoch.
     pub start_ms: i64,
-    /// The last time or now, whichever is earlier.
+    /// The end of the query or now, whichever is earlier, in milliseconds since the epoch.
     pub end_ms: i64,
     /// The time zone in which days, weeks, months and years begin.
     pub zone: &'a TimeZone,
@@ -159,13 +160,13 @@ pub struct Span<'a> {
 }
 
 impl Aggregator {
-    /// Whether it may make more points than it is given.
+    /// Whether the aggregator may make more points than it receives.
     pub fn makes_points(&self) -> bool {
         matches!(self, Self::Range(_, Fold::Gaps))
     }
 
-    /// Whether it needs points in ascending order of time. The other aggregators take the points in the order in
-    /// which they are given.
+    /// Whether the aggregator needs points in ascending order of time. The other aggregators take the points
+    /// in the order in which they are given.
     pub fn is_over_ranges(&self) -> bool {
         matches!(self, Self::Range(..))
     }
@@ -173,7 +174,7 @@ impl Aggregator {
     /// Applies the aggregator to points in order of time.
     ///
     /// # Errors
-    /// If it is not possible for these points.
+    /// If the aggregator cannot be applied to these points.
     pub fn apply(&self, points: Vec<Sample>, span: Span<'_>) -> Result<Vec<Sample>, String> {
         match self {
             Self::Range(sampling, fold) => range::apply(sampling, *fold, &points, span),

@@ -11,8 +11,8 @@ use super::query::{Metric, Query};
 use crate::json::write_number;
 use crate::names;
 
-/// Maximum number of steps for a metric. A step is one point in one aggregator, grouping or bin. This many take some
-/// seconds.
+/// Maximum number of steps for a metric. A step is one point in one aggregator, grouping or bin. This many
+/// steps take some seconds.
 const STEPS_MAX: u64 = 1_000_000_000;
 
 /// The points of one series that were read for a query, in ascending order of time.
@@ -27,16 +27,16 @@ pub struct Column {
 /// The limits of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
-    /// Points that an aggregator makes where there were none.
+    /// The number of points that aggregators may add.
     pub points: usize,
-    /// Groups, each counted once for every series in it.
+    /// The number of groups, each counted once for every series in it.
     pub groups: usize,
 }
 
 /// The answer for one metric of a query, as JSON.
 ///
 /// # Errors
-/// If an aggregator is not possible for these points.
+/// If an aggregator cannot be applied to these points.
 pub fn metric(
     query: &Query,
     metric: &Metric,
@@ -127,7 +127,7 @@ fn collect(name: &str, tags: &mut Tags) {
 struct Stream {
     /// The values of the grouping's tags.
     values: Vec<String>,
-    /// The tags of all its series.
+    /// Keeps the first points in the order of the query, up to the limit of the metric.
     tags: Tags,
     series: usize,
     points: Vec<(i64, Amount)>,
@@ -136,7 +136,7 @@ struct Stream {
 /// Points that are aggregated together.
 #[derive(Debug)]
 struct Group {
-    /// Its key in each grouping of the metric, in the order of the query.
+    /// The key in each grouping of the metric, in the order of the query.
     keys: Vec<Key>,
     /// The tags of its stream, as JSON.
     tags: Rc<str>,
@@ -149,7 +149,7 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
     let mut all = Vec::new();
     let mut counted = 0;
     for mut stream in streams(metric, columns).into_values() {
-        // Points of one time come in the order of their values.
+        // Points of the same time are ordered by their values.
         stream.points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.value.total_cmp(&b.1.value)));
         let tags: Rc<str> = json!(stream.tags).to_string().into();
         let mut keys: Vec<Key> = metric.group_by.iter().map(|_| Key::Number(0)).collect();
@@ -174,7 +174,7 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
             let at = match places.get(&keys) {
                 Some(at) => *at,
                 None => {
-                    // Each group answers with the tags of all series in its stream.
+                    // Each group is returned with the tags of all series in its stream.
                     counted += stream.series;
                     if counted > most {
                         return Err(format!("group_by makes more than {most} groups (api.limits.series)"));
@@ -193,9 +193,9 @@ fn groups(metric: &Metric, columns: Vec<Column>, start_ms: i64, most: usize) -> 
     Ok(all)
 }
 
-/// The streams of a metric, ordered as KairosDB orders them: by the names and values of their tags, joined to a text.
-/// KairosDB merges groups whose texts are equal, such as `a`=`bc` and `ab`=`c`. Here the values in the key keep them
-/// apart.
+/// The streams of a metric, ordered as KairosDB orders them: by the names and values of their tags, joined
+/// into one text. KairosDB merges groups whose texts are equal, such as `a`=`bc` and `ab`=`c`. Here the
+/// values in the key keep them apart.
 fn streams(metric: &Metric, columns: Vec<Column>) -> BTreeMap<(String, Vec<String>), Stream> {
     let grouping = metric.group_by.iter().find_map(|group| match group {
         GroupBy::Tag(tags) => Some(&tags[..]),
@@ -229,7 +229,8 @@ impl Group {
 
     /// Writes the tags and the aggregated points.
     fn values(self, metric: &Metric, span: Span<'_>, out: &mut String) -> Result<(), String> {
-        // Aggregators over ranges need ascending times. The others take the points in the order of the query.
+        // Aggregators over ranges need ascending times. The other aggregators use the points in the order of
+        // the query.
         let has_ranges = metric.aggregators.iter().any(Aggregator::is_over_ranges);
         let mut points: Vec<Sample> =
             self.points.into_iter().map(|(ms, amount)| (ms, Some(amount))).collect();
@@ -257,8 +258,8 @@ impl Group {
         Ok(())
     }
 
-    /// Groupings by tags come after those by values, times and bins, and the type comes last. KairosDB uses only the
-    /// first grouping by tags.
+    /// Groupings by tags come after those by values, times and bins, and the type comes last. KairosDB uses
+    /// only the first grouping by tags.
     fn group_by(&self, metric: &Metric) -> Value {
         let described = |of_series: bool| {
             let groups = metric.group_by.iter().zip(&self.keys);
@@ -270,7 +271,8 @@ impl Group {
     }
 }
 
-/// Writes a point. Whole numbers have no fraction; what no JSON number can be is null.
+/// Writes a point. Whole numbers are written without a fraction. A value that no JSON number can express is
+/// written as null.
 fn write_point((ms, value): Sample, out: &mut String) {
     out.push('[');
     out.push_str(itoa::Buffer::new().format(ms));
@@ -329,7 +331,7 @@ mod tests {
             .map(|r| &r["group_by"][0]["group"]["group_number"])
             .collect();
         assert_eq!(groups, [0, 1, 3]);
-        // Each has the tags of all series that it was made from.
+        // Each result has the tags of all series from which it was computed.
         assert_eq!(answer["results"][2]["tags"], json!({"dc": ["x"], "host": ["a", "b"]}));
     }
 
@@ -357,7 +359,7 @@ mod tests {
         assert_eq!(of(json!([day("avg")])), json!([[0, 2.5]]));
         assert_eq!(of(json!([day("count")])), json!([[0, 12]]));
         assert_eq!(of(json!([day("max")])), json!([[0, 8]]));
-        // What keeps or changes points one by one keeps their number.
+        // An aggregator that keeps or changes each point does not change the number of points.
         assert_eq!(of(json!([{"name": "scale", "factor": 2}, day("sum")])), json!([[0, 60]]));
         assert_eq!(of(json!([{"name": "div", "divisor": 2}, day("avg")])), json!([[0, 1.25]]));
         assert_eq!(
@@ -366,7 +368,7 @@ mod tests {
         );
         let score = json!({"name": "score", "thresholds": [{"value": 4}]});
         assert_eq!(of(json!([score, day("sum")])), json!([[0, 3]]));
-        // The value of a range is one point.
+        // The value of a range counts as one point.
         assert_eq!(of(json!([day("avg"), day("count")])), json!([[0, 1]]));
     }
 

@@ -11,8 +11,8 @@ use crate::number::Number;
 use crate::point::{Mark, Points, Reason};
 use crate::tags::{Tags, shortened};
 
-/// Reads a body: one metric or an array of them, each with points. Bad points are refused one by one, and the others
-/// count, as they do in KairosDB.
+/// Reads a body: one metric or an array of them, each with points. Bad points are refused one by one, and the
+/// others are accepted, as in KairosDB.
 pub fn datapoints(body: &[u8]) -> Points {
     let mut points = Points::default();
     array::read::<Metric>(body, &mut points);
@@ -108,7 +108,7 @@ fn is_positive(ttl: &Scalar<'_>) -> bool {
     }
 }
 
-/// What is wrong with a type. Text and types of plug-ins are not kept.
+/// The problem of a type. Text and types of plug-ins are not kept.
 fn fault_of_type(kind: &str) -> Option<String> {
     match kind {
         "long" | "double" | "kairos_long" | "kairos_double" => None,
@@ -117,7 +117,7 @@ fn fault_of_type(kind: &str) -> Option<String> {
     }
 }
 
-/// Adds a point, or says why not.
+/// Adds a point, or refuses it with a reason.
 #[inline]
 fn add(points: &mut Points, time: &Scalar<'_>, value: &mut Scalar<'_>) -> Result<(), (Reason, &'static str)> {
     let time = time_of(time).ok_or((Reason::Timestamp, "timestamp must be a number."))?;

@@ -66,7 +66,7 @@ impl GroupBy {
         matches!(self, Self::Tag(_))
     }
 
-    /// The work for each point, in units of what an aggregator does for a point.
+    /// The cost of the grouping for each point, relative to the cost of an aggregator.
     pub(super) fn cost(&self) -> u64 {
         match self {
             Self::Bin(bins) => 1 + bins.len() as u64,

@@ -1,4 +1,4 @@
-//! The body of a query: times, metrics, and what is computed from their points.
+//! The body of a query: times, metrics, and the computations on their points.
 
 use jiff::tz::TimeZone;
 use regex::{Regex, RegexBuilder};
@@ -11,21 +11,22 @@ use super::time;
 use crate::json::is_true;
 use crate::{PARTS_MAX, REGEX_BYTES_MAX, REGEXES_MAX};
 
-/// The times that calendars have, in milliseconds: from the year 0 to 9999. Others are moved there.
+/// The range of times that calendars support, in milliseconds: from the year 0 to 9999. Other times are
+/// clamped to it.
 const TIME_MIN_MS: i64 = -62_167_219_200_000;
 const TIME_MAX_MS: i64 = 253_402_200_000_000;
 
-/// What in a tag's value begins a regular expression.
+/// The prefix that marks a tag's value as a regular expression.
 const REGEX: &str = "regex:";
 
 /// A query.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// First time, in milliseconds.
+    /// The start of the query, in milliseconds since the epoch.
     pub start_ms: i64,
-    /// Last time, included.
+    /// The end of the query (inclusive), in milliseconds since the epoch.
     pub end_ms: i64,
-    /// The zone of calendars.
+    /// The time zone of calendar units.
     pub zone: TimeZone,
     /// Seconds for which an answer may be kept.
     pub cache_time: u64,
@@ -38,11 +39,11 @@ pub struct Query {
 pub struct Metric {
     /// The metric.
     pub name: String,
-    /// The tags that a series must have, each with one of the values.
+    /// The tags that a series must have, each with the allowed values.
     pub tags: Vec<(String, Vec<TagValue>)>,
     /// Whether the answer leaves the tags out.
     pub exclude_tags: bool,
-    /// Maximum number of points of a group, before aggregation. 0 for all.
+    /// Maximum number of points of a group, before aggregation. 0 means all.
     pub limit: usize,
     /// Whether points are returned in descending order of time.
     pub descending: bool,
@@ -100,7 +101,7 @@ impl Query {
         let Some(Value::Array(metrics)) = query.get("metrics") else {
             return Err("query.metric[] must have a size of at least 1".to_owned());
         };
-        // KairosDB answers a list without metrics, even if there is no time either.
+        // KairosDB answers a query with an empty list of metrics, even if it has no time either.
         let (start_ms, end_ms) = if metrics.is_empty() { (0, 0) } else { times(query, now_ms)? };
         within(metrics.len(), "metrics")?;
         if metrics.iter().map(regexes).sum::<usize>() > REGEXES_MAX {
@@ -243,7 +244,7 @@ fn tag_value(value: &Value) -> Result<TagValue, String> {
     }
 }
 
-/// First and last time. KairosDB names the first metric when they are wrong.
+/// First and last time. If they are wrong, KairosDB's error names the first metric.
 fn times(query: &Map<String, Value>, now_ms: i64) -> Result<(i64, i64), String> {
     let start = edge(query, "start", now_ms)?;
     let start = start.ok_or("query.metric[0].start_time relative or absolute time must be set")?;

@@ -55,14 +55,15 @@ impl Unit {
 /// A number of units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Duration {
-    /// How many units: at least 1, or 0 in a time relative to now.
+    /// The number of units: at least 1, or 0 in a time relative to now.
     pub value: i64,
-    /// Of which unit.
+    /// The unit.
     pub unit: Unit,
 }
 
 impl Duration {
-    /// The time this long before `now_ms`, by the calendar in UTC. `None` if it is beyond all calendars.
+    /// The time this long before `now_ms`, by the calendar in UTC. `None` if the time is outside the range of
+    /// calendars.
     pub fn before(self, now_ms: i64) -> Option<i64> {
         let then = zoned(now_ms, &TimeZone::UTC)?.checked_sub(self.unit.span(self.value)?).ok()?;
         Some(then.timestamp().as_millisecond())
@@ -83,13 +84,13 @@ fn zoned(ms: i64, zone: &TimeZone) -> Option<Zoned> {
     Some(Timestamp::from_millisecond(ms).ok()?.to_zoned(zone.clone()))
 }
 
-/// Divides time into ranges of equal length from a start on.
+/// Divides time into ranges of equal length beginning at a start.
 #[derive(Debug)]
 pub(super) struct Ranges {
     sampling: Duration,
     start: i64,
     zone: TimeZone,
-    /// The range that was found last, which most points share.
+    /// The range that was found last, because most points are in the same range as the previous one.
     last: (i64, i64),
 }
 

@@ -6,31 +6,31 @@ use crate::statistics::{at_position, squares, sum};
 /// A function from values to one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregator {
-    /// The sum.
+    /// The smallest value.
     Sum,
-    /// The smallest.
+    /// The largest value.
     Min,
     /// The largest.
     Max,
     /// The mean.
     Avg,
-    /// The standard deviation of the whole population.
+    /// The standard deviation of a population.
     Dev,
-    /// How many series have begun and not ended.
+    /// The number of series that have begun and have not ended.
     Count,
-    /// Every series by itself.
+    /// Every series on its own.
     None,
     /// The sum, where a missing value is 0.
     ZimSum,
-    /// The smallest of the values that are there.
+    /// The smallest value; series without a value do not count.
     MimMin,
-    /// The largest of the values that are there.
+    /// The largest value; series without a value do not count.
     MimMax,
     /// The value of the first series, where a missing value is 0.
     First,
     /// The value of the last series, where a missing value is 0.
     Last,
-    /// The upper one of the two values in the middle.
+    /// The upper of the two middle values.
     Median,
     /// A percentile, above 0 and below 100.
     Percentile(f64),
@@ -60,13 +60,13 @@ pub const AGGREGATORS: [(&str, Aggregator); 19] = [
 ];
 
 impl Aggregator {
-    /// The aggregator of this name.
+    /// The aggregator with this name.
     pub fn named(name: &str) -> Option<Self> {
         AGGREGATORS.iter().find(|(known, _)| *known == name).map(|(_, aggregator)| *aggregator)
     }
 
-    /// Combines values, of which there is at least one. NaN does not count, but if all values are NaN, so is the
-    /// result. May change the order of `values`.
+    /// Combines values, of which there is at least one. NaN values are ignored; if all values are NaN, the
+    /// result is NaN. May change the order of `values`.
     pub(super) fn fold(self, values: &mut Vec<f64>) -> f64 {
         match self {
             Self::First | Self::None => return values.first().copied().unwrap_or(f64::NAN),
@@ -101,10 +101,11 @@ impl Aggregator {
         }
     }
 
-    /// Combines the points of one series in one bucket, of which there is at least one. Slots of a coarse stage count
-    /// with all their points in sums, means and counts. A deviation is that of the slots' means.
+    /// Combines the points of one series in one bucket, of which there is at least one. Slots of a coarse
+    /// stage count with all their points in sums, means and counts. A deviation is computed from the means of
+    /// the slots.
     pub(super) fn fold_slots(self, slots: &[Amount]) -> f64 {
-        // Points have the results that OpenTSDB gives, to the last bit.
+        // For points, the results equal those of OpenTSDB to the last bit.
         let is_coarse = slots.iter().any(|slot| slot.count != 1);
         let counts = || slots.iter().map(|slot| f64::from(slot.count));
         let count = || sum(counts());
@@ -127,7 +128,7 @@ impl Aggregator {
     pub(super) fn between(self, x: i64, from: (i64, f64), to: (i64, f64)) -> f64 {
         match self {
             Self::ZimSum | Self::Count | Self::First | Self::Last | Self::None => 0.0,
-            // As OpenTSDB does: the neutral value takes part.
+            // As in OpenTSDB, the neutral value takes part.
             Self::MimMin => f64::MAX,
             Self::MimMax => f64::MIN,
             _ => from.1 + (x - from.0) as f64 * (to.1 - from.1) / (to.0 - from.0) as f64,
@@ -161,7 +162,7 @@ mod tests {
         ] {
             assert_eq!(fold(name, &values), expected, "{name}");
         }
-        // Of 2, 4, 4, 4, 5, 5, 7, 9 the deviation of the population is 2.
+        // The deviation of the population 2, 4, 4, 4, 5, 5, 7, 9 is 2.
         assert_eq!(fold("dev", &[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), 2.0);
         assert_eq!(fold("dev", &[5.0]), 0.0);
         assert!(fold("sum", &[f64::NAN]).is_nan() && fold("count", &[f64::NAN]) == 0.0);
@@ -185,7 +186,7 @@ mod tests {
         ] {
             assert!((fold(name, &slots) - expected).abs() < 1e-12, "{name}: {}", fold(name, &slots));
         }
-        // A slot of a sum has the sum as its value.
+        // The value of a slot of a sum is the sum.
         let sums = [Amount { value: 9.0, sum: 9.0, count: 9 }, Amount::from(5.0)];
         assert_eq!((fold("avg", &sums), fold("sum", &sums)), (1.4, 14.0));
         let points = [0.1, 0.2, 0.3].map(Amount::from);

@@ -17,23 +17,23 @@ use crate::names::{self, Series};
 pub struct Column {
     /// The name of the series, in Graphite's form.
     pub name: String,
-    /// Milliseconds and values, from the times that [`Query::scan`] says.
+    /// Milliseconds and values, for the times that [`Query::scan`] returns.
     pub points: Vec<(i64, Amount)>,
 }
 
-/// What is left of the limits of an answer. What is used is subtracted.
+/// The rest of the limits of an answer; used amounts are subtracted.
 #[derive(Debug, Clone, Copy)]
 pub struct Most {
-    /// Buckets that a fill policy makes.
+    /// The number of buckets that fill policies may still make.
     pub buckets: usize,
-    /// Values that are read when series are aggregated.
+    /// The number of values that may still be read when series are aggregated.
     pub steps: u64,
 }
 
-/// The results for one sub-query, with commas between them.
+/// The results for one sub-query, separated by commas.
 ///
 /// # Errors
-/// If they would take too much.
+/// If they would exceed a limit.
 pub fn results(query: &Query, at: usize, columns: Vec<Column>, most: &mut Most) -> Result<String, String> {
     let sub = &query.subs[at];
     let range = query.range(sub);
@@ -67,7 +67,7 @@ fn groups(sub: &Sub, columns: Vec<Column>) -> BTreeMap<Vec<String>, Group> {
         .filter(|column| !column.points.is_empty())
         .map(|column| (names::series(&column.name), column.points))
         .collect();
-    // The order in which values are added. It also decides which series is the first.
+    // The order in which values are added. It also determines which series is the first.
     all.sort_by(|(a, _), (b, _)| a.tags.cmp(&b.tags));
     let tags = sub.grouped_by();
     let mut groups = BTreeMap::<Vec<String>, Group>::new();
@@ -124,8 +124,8 @@ impl Group {
         out.push_str(if query.arrays { "]}" } else { "}}" });
     }
 
-    /// The tags that have one value in all series, and the names of the tags with several values. Series without the
-    /// tag do not count.
+    /// The tags that have the same value in all series, and the names of the tags with several values. Series
+    /// without a tag are ignored for that tag.
     fn tags(&self) -> (BTreeMap<&str, &str>, BTreeSet<&str>) {
         let (mut common, mut differing) = (BTreeMap::new(), BTreeSet::new());
         for (series, _) in &self.all {
@@ -140,7 +140,8 @@ impl Group {
     }
 }
 
-/// Writes a value. Whole numbers have no fraction. Values that JSON numbers cannot express become texts.
+/// Writes a value. Whole numbers are written without a fraction. Values that JSON numbers cannot express are
+/// written as texts.
 fn write_value(value: f64, is_null: bool, out: &mut String) {
     if value.is_finite() {
         write_number(value, out);
@@ -205,7 +206,7 @@ mod tests {
         let answer = ask(json!({}), json!({}), false);
         assert_eq!(answer[0]["tags"], json!({"dc": "x"}));
         assert_eq!(answer[0]["aggregateTags"], json!(["host"]));
-        // Of host a, 20 − 10/3 at the start, 20 + 6 and 20 + 18 later.
+        // The values of host a: 20 − 10/3 at the start, later 20 + 6 and 20 + 18.
         let at_start = 1.0 + 10.0 + 60.0 * 10.0 / 90.0;
         same(&answer[0], &[(0, at_start), (30, 21.5), (60, 28.0), (120, 42.0)]);
     }

@@ -1,4 +1,4 @@
-//! The buckets of a downsampling by calendar, counted as OpenTSDB counts them.
+//! The buckets of a downsampling by calendar, with the same boundaries as OpenTSDB's.
 
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
@@ -17,7 +17,8 @@ pub(super) struct Calendar<'a> {
 }
 
 impl Calendar<'_> {
-    /// The start of the bucket that holds a time in milliseconds. `None` beyond all calendars.
+    /// The start of the bucket that holds a time in milliseconds. `None` if the time is outside the range of
+    /// calendars.
     pub(super) fn floor(&self, ms: i64) -> Option<Zoned> {
         let at = Timestamp::from_millisecond(ms).ok()?.to_zoned(self.zone.clone());
         let base = self.base(&at)?;
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(start(1, Unit::Days, &rome, at), (day - 2 * hour, day + 22 * hour));
         assert_eq!(start(1, Unit::Days, &rome, day - 2 * hour), (day - 2 * hour, day + 22 * hour));
         assert_eq!(start(6, Unit::Hours, &rome, at), (day - 2 * hour, day + 4 * hour));
-        // 7 minutes do not divide an hour: from midnight on.
+        // 7 minutes do not divide an hour, so they are counted from midnight.
         assert_eq!(start(7, Unit::Minutes, &utc, at).0, day + 22 * 420_000);
         assert_eq!(start(1, Unit::Weeks, &utc, at), (day - 5 * 24 * hour, day + 2 * 24 * hour));
         assert_eq!(start(1, Unit::Months, &utc, at), (day - 13 * 24 * hour, day + 18 * 24 * hour));

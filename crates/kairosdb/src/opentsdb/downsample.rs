@@ -7,7 +7,7 @@ use super::calendar::Calendar;
 use super::time::Duration;
 use crate::kairos::Amount;
 
-/// What an empty bucket gives.
+/// What an empty bucket contributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// No point.
@@ -20,7 +20,7 @@ pub enum Fill {
     Zero,
 }
 
-/// How the buckets are cut.
+/// How time is divided into buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     /// One bucket for the whole query.
@@ -44,13 +44,13 @@ pub struct Downsample {
 /// The times of a query in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range<'a> {
-    /// First time of the query.
+    /// The start of the query.
     pub(super) start: i64,
-    /// Last time of the query, included.
+    /// The end of the query (inclusive).
     pub(super) end: i64,
-    /// First time that is read: at the beginning of an hour, and of a bucket.
+    /// The start of the time that is read: the start of an hour and of a bucket.
     pub(super) scan_start: i64,
-    /// End of what is read.
+    /// The end of the time that is read.
     pub(super) scan_end: i64,
     /// The zone of calendars.
     pub(super) zone: &'a TimeZone,
@@ -118,7 +118,8 @@ impl Downsample {
         if values.is_empty() { Vec::new() } else { vec![(range.start, self.fold.fold_slots(&values))] }
     }
 
-    /// Whole buckets only: points before the first bucket that begins within the time that is read do not count.
+    /// Only complete buckets: points before the first bucket that begins within the time that is read are
+    /// ignored.
     fn by_clock(&self, points: &[(i64, Amount)], range: Range<'_>) -> Points {
         let length = self.every.millis();
         let first = range.scan_start.saturating_add(length - 1).div_euclid(length).saturating_mul(length);
@@ -160,7 +161,8 @@ impl Downsample {
         folded.ok_or_else(|| BEYOND.to_owned())
     }
 
-    /// Folds the points from `first` on that have the same start of their bucket.
+    /// Folds points into buckets, starting with point `first`. Points whose buckets have the same start are
+    /// folded together.
     fn fold_buckets(
         &self,
         points: &[(i64, Amount)],
@@ -184,7 +186,7 @@ impl Downsample {
         Some(folded)
     }
 
-    /// The starts of all buckets of a range, empty ones too.
+    /// The starts of all buckets of a range, including empty ones.
     fn starts(&self, range: Range<'_>, buckets: &mut usize) -> Result<Vec<i64>, String> {
         let too_many =
             || "empty buckets are more than the points that a request may have (api.limits.points)";
@@ -286,7 +288,7 @@ mod tests {
         assert!(nan.len() == 3 && nan[0] == (0, 3.75) && nan[2].1.is_nan());
     }
 
-    /// The work depends on the points and not on the empty buckets between them.
+    /// The work depends on the points and not on the number of empty buckets between them.
     #[test]
     fn short_buckets_of_a_calendar_are_skipped() {
         let day = 24 * HOUR;

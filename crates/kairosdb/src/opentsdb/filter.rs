@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::REGEX_BYTES_MAX;
 
-/// What the value of a tag must be. A series without the tag never matches.
+/// A condition on the value of a tag. A series without the tag never matches.
 #[derive(Debug, Clone)]
 pub struct Filter {
     /// The tag.
     pub tag: String,
-    /// Whether series with different values of the tag are different results.
+    /// Whether series with different values of the tag belong to different results.
     pub group_by: bool,
     /// The text of the filter, as in the query.
     pub text: String,
@@ -93,7 +93,7 @@ impl Filter {
         }
     }
 
-    /// The values, if the filter names them. OpenTSDB refuses a query if one of them was never seen.
+    /// The values, if the filter lists them. OpenTSDB refuses a query if one of them was never seen.
     pub fn named(&self) -> Option<impl Iterator<Item = &str>> {
         match &self.kind {
             Kind::Literals { values, is_negative: false, ignores_case: false } => {
@@ -108,7 +108,7 @@ impl Filter {
         matches!(self.kind, Kind::Regex(_))
     }
 
-    /// The name of its type.
+    /// The name of the filter's type.
     pub fn kind(&self) -> &'static str {
         match &self.kind {
             Kind::Literals { is_negative, ignores_case, .. } => match (is_negative, ignores_case) {

@@ -5,13 +5,13 @@ use crate::number::Number;
 use crate::point::Reason;
 use crate::tags::shortened;
 
-/// KairosDB's rule: a whole number below this is seconds, from here on milliseconds.
+/// KairosDB's rule: a whole number below this means seconds, and any other means milliseconds.
 const MILLISECONDS_FROM: i64 = 3_000_000_000;
 
-/// The tag in which a time to live is sent. It is taken off.
+/// The tag in which a time to live is sent. It is removed from the name.
 const TTL_TAG: &str = "kairos_opt.ttl";
 
-/// What a line asks for.
+/// The request in a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Line {
     /// A point; its name is [`Lines::name`].
@@ -56,7 +56,7 @@ pub struct LineFault {
 #[derive(Debug, Default)]
 pub struct Lines {
     name: String,
-    /// Tags and values of the line, as places in it.
+    /// Tags and values of the line, as positions in it.
     tags: Vec<(Place, Place)>,
 }
 

@@ -88,7 +88,7 @@ impl Lookup {
         self.metric.as_ref().is_none_or(|metric| *metric == series.metric) && self.tags.iter().all(has)
     }
 
-    /// The answer for the names that were found.
+    /// The answer, with the names that were found.
     pub fn answer(&self, found: &[String], took_ms: i64) -> String {
         let series = |name: &String| {
             let series = names::series(name);
@@ -113,7 +113,7 @@ impl Lookup {
     }
 }
 
-/// A text, or `None` if the text stands for any.
+/// A text; `None` if the text means any.
 fn any(text: &str) -> Option<String> {
     Some(text).filter(|text| !text.is_empty() && *text != "*").map(str::to_owned)
 }

@@ -4,7 +4,7 @@
 use super::aggregate::Aggregator;
 use super::downsample::Points;
 
-/// A series on its way through the times.
+/// A series during the merge.
 struct Cursor<'a> {
     points: &'a [(i64, f64)],
     /// The point at or before the current time. `None` before the series begins and after it ends.
@@ -33,10 +33,10 @@ impl Cursor<'_> {
     }
 }
 
-/// Aggregates series up to a time in milliseconds. Between the points of a series the aggregator decides its value.
-/// Before its first and after its last point the series does not count. A rate (`of_rates`) holds until the next one,
-/// and the first rate of a series adds no time to the result. `steps` is the number of values that the request may
-/// still read.
+/// Aggregates series up to a time in milliseconds. Between the points of a series, the aggregator determines
+/// its value. Before its first and after its last point, the series is ignored. A rate (`of_rates`) holds
+/// until the next one, and the first rate of a series adds no time to the result. `steps` is the number of
+/// values that the request may still read.
 pub(super) fn merge(
     series: &[Points],
     aggregator: Aggregator,
@@ -53,7 +53,7 @@ pub(super) fn merge(
     let mut merged = Vec::new();
     let mut values = Vec::with_capacity(cursors.len());
     loop {
-        // Series whose last point has been used have ended.
+        // A series has ended when its last point was used.
         cursors.retain(|cursor| cursor.next < cursor.points.len());
         let times = cursors.iter().filter_map(Cursor::upcoming).map(|(ms, _)| ms);
         let Some(ms) = times.min().filter(|ms| *ms <= until) else { return Ok(merged) };

@@ -8,14 +8,14 @@ use crate::number::Number;
 use crate::point::{Points, Reason};
 use crate::tags::{Tags, shortened};
 
-/// The time from which a number means milliseconds: what no longer fits into 32 bits.
+/// The number from which times mean milliseconds: numbers that do not fit into 32 bits.
 const MILLISECONDS_FROM: i64 = 1 << 32;
 
-/// The largest time in milliseconds that OpenTSDB takes: 13 digits.
+/// The largest time in milliseconds that OpenTSDB accepts: 13 digits.
 const MILLISECONDS_MAX: i64 = 9_999_999_999_999;
 
-/// Reads a body: one point or an array of them. Bad points are refused one by one, with their JSON, and the others
-/// count.
+/// Reads a body: one point or an array of them. Bad points are refused one by one, with their JSON, and the
+/// others are accepted.
 pub fn put(body: &[u8]) -> Points {
     let mut points = Points::default();
     let objects = array::read::<Item>(body, &mut points);
@@ -26,7 +26,7 @@ pub fn put(body: &[u8]) -> Points {
     points
 }
 
-/// The milliseconds of a time that OpenTSDB takes: seconds, milliseconds with 13 digits, or `s.mmm`.
+/// The milliseconds of a time that OpenTSDB accepts: seconds, milliseconds with 13 digits, or `s.mmm`.
 pub(crate) fn time_ms(time: Number) -> Option<i64> {
     match time {
         Number::Whole(whole) => {

@@ -1,4 +1,4 @@
-//! A query: times, and what is computed from the points of each of its metrics.
+//! A query: times, and the computations on the points of each of its metrics.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,22 @@ use crate::REGEXES_MAX;
 use crate::json::is_true;
 use crate::names::Series;
 
-/// The period that OpenTSDB keeps in one row, in seconds. It reads whole rows, so points of the same hour before and
-/// after the query count for rates and between other points.
+/// The period that OpenTSDB keeps in one row, in seconds. It reads whole rows, so points in the same hour
+/// before and after the query are used for rates and for interpolation.
 const ROW: i64 = 3600;
 
 /// A query.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// First time, in milliseconds.
+    /// The start of the query, in milliseconds since the epoch.
     pub start_ms: i64,
-    /// Last time, included.
+    /// The end of the query (inclusive), in milliseconds since the epoch.
     pub end_ms: i64,
-    /// Whether the answer has milliseconds.
+    /// Whether times in the answer are in milliseconds.
     pub ms_resolution: bool,
     /// Whether the answer repeats the sub-query with each result.
     pub show_query: bool,
-    /// Whether points are pairs rather than members of an object.
+    /// Whether points are written as pairs instead of members of an object.
     pub arrays: bool,
     /// The sub-queries, each with its own results.
     pub subs: Vec<Sub>,
@@ -50,7 +50,7 @@ pub struct Sub {
     pub filters: Vec<Filter>,
     /// Whether a series may have the tags of the filters only.
     pub explicit_tags: bool,
-    /// How points are folded into buckets of time first.
+    /// How points are first folded into buckets of time, if at all.
     pub downsample: Option<Downsample>,
     /// Whether the rate of change is asked for.
     pub rate: Option<RateOptions>,
@@ -125,7 +125,8 @@ impl Query {
         })
     }
 
-    /// The seconds that have to be read for a sub-query, the end excluded: whole hours and buckets.
+    /// The range of seconds (end exclusive) that has to be read for a sub-query. It consists of whole hours
+    /// and buckets.
     pub fn scan(&self, sub: &Sub) -> (i64, i64) {
         let interval = sub.downsample.map_or(0, |downsample| downsample.millis());
         let (mut start, mut end) = (self.start_ms / 1000, self.end_ms / 1000 + 1);
@@ -299,14 +300,14 @@ fn rate_options(options: &Value) -> Result<RateOptions, String> {
     })
 }
 
-/// A whole number; what is beyond 64 bits becomes the largest.
+/// A whole number. Numbers beyond 64 bits become the largest one.
 fn whole(text: &str) -> Option<i64> {
     text.parse()
         .ok()
         .or_else(|| text.parse().ok().filter(|real: &f64| real.is_finite()).map(|real| real as i64))
 }
 
-/// A text. A number that was sent instead of a text counts too.
+/// A text. A number in place of a text is accepted too.
 pub(super) fn text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),

@@ -40,8 +40,8 @@ impl RateOptions {
         })
     }
 
-    /// The rates of a series. The first rate assumes a value of 0 in 1970. OpenTSDB uses it at times at which other
-    /// series have points, until the second rate.
+    /// The rates of a series. The first rate assumes a value of 0 in 1970. Until the second rate, OpenTSDB
+    /// uses the first one at times at which other series have points.
     pub(super) fn rates(&self, points: &[(i64, f64)]) -> Vec<(i64, f64)> {
         let mut rates = Vec::with_capacity(points.len());
         let mut before = (0, 0.0);

@@ -1,4 +1,4 @@
-//! Times and durations as OpenTSDB's queries spell them.
+//! Times and durations as OpenTSDB's queries write them.
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -11,9 +11,9 @@ const TIME_MAX_MS: i64 = 9_999_999_999_999;
 /// A number of units, such as `10m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Duration {
-    /// How many; at least 1.
+    /// The number of units; at least 1.
     pub(super) count: i64,
-    /// Of which unit.
+    /// The unit.
     pub(super) unit: Unit,
 }
 
@@ -38,7 +38,7 @@ impl Duration {
         self.count.checked_mul(self.unit.millis())
     }
 
-    /// Its milliseconds, by the clock.
+    /// The length in milliseconds, without a calendar.
     pub(super) fn millis(self) -> i64 {
         self.checked_millis().unwrap_or(i64::MAX)
     }
@@ -59,7 +59,7 @@ pub(super) fn time(text: &str, zone: &TimeZone, now_ms: i64) -> Result<i64, Stri
     if (0..=TIME_MAX_MS).contains(&ms) { Ok(ms) } else { Err(format!("Invalid time: {text}")) }
 }
 
-/// A number of up to ten digits is seconds, a longer one milliseconds.
+/// A number with up to ten digits means seconds, a longer one milliseconds.
 fn number(text: &str) -> Option<i64> {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
     if let Some(ms) = text.strip_suffix("ms") {
@@ -91,7 +91,7 @@ fn date(text: &str, zone: &TimeZone) -> Option<i64> {
         DateTime::strptime(format, text).ok()?
     };
     let meant = zone.to_ambiguous_zoned(date);
-    // Of an hour that a clock shows twice, Java means the second.
+    // If a clock shows an hour twice, Java chooses the second one.
     let zoned =
         if let AmbiguousOffset::Fold { .. } = meant.offset() { meant.later() } else { meant.compatible() };
     Some(zoned.ok()?.timestamp().as_millisecond())

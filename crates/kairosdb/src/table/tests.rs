@@ -1,4 +1,4 @@
-//! The vectors of KairosDB's own bytes, and what is damaged.
+//! Test vectors from KairosDB, and damaged bytes.
 
 use proptest::prelude::*;
 

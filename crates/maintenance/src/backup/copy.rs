@@ -11,18 +11,18 @@ use super::manifest::hex;
 use super::{BackupError, Directory, HeldFile, io_error};
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// Files of up to this size are read whole.
+/// Number of files of up to this size are read in one piece.
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
 /// Called for each part that was read or written; an error ends the copy.
 pub(super) type OnBytes<'a> = &'a mut dyn FnMut(u64) -> Result<(), BackupError>;
 
-/// What copying a file into a backup found.
+/// The result of copying a file into a backup.
 pub(super) struct Copied {
     pub(super) sha256: String,
-    /// False if the backup had this content already.
+    /// Whether the backup did not have this content yet.
     pub(super) is_new: bool,
-    /// The content does not have the checksum that it must have.
+    /// Whether the content does not have the checksum that it should have.
     pub(super) is_damaged: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn copy_in(to: &Directory, file: &HeldFile, on_bytes: OnBytes<'_>) ->
     Ok(Copied { sha256, is_new, is_damaged })
 }
 
-/// Syncs what was written and gives it its name.
+/// Syncs the written file and gives it its name.
 fn finish(to: &Directory, sha256: &str) -> Result<(), BackupError> {
     let sync = || File::open(to.unfinished())?.sync_all();
     sync().map_err(io_error("sync", &to.unfinished()))?;
@@ -74,7 +74,7 @@ pub(super) fn sum_of(path: &Path, on_bytes: OnBytes<'_>) -> Result<(String, u64)
     Ok((hex(&sums.sha256.finalize()), read))
 }
 
-/// Copies a file of the backup to `to` and syncs it. Returns the SHA-256 of what was read.
+/// Copies a file of the backup to `to` and syncs it. Returns the SHA-256 of the bytes that were read.
 pub(super) fn copy_out(from: &Path, to: &Path, on_bytes: OnBytes<'_>) -> Result<String, BackupError> {
     let source = File::open(from).map_err(io_error("read", from))?;
     let mut target = File::create(to).map_err(io_error("write", to))?;
@@ -113,7 +113,7 @@ fn copy(
     Ok(done)
 }
 
-/// Fails if a held file was cut.
+/// Fails if a held file has become shorter than it was when it was held.
 fn whole(file: &HeldFile, read: u64) -> Result<(), BackupError> {
     if read == file.bytes {
         return Ok(());

@@ -13,14 +13,14 @@ const GENERATIONS: &str = "generations";
 const OBJECTS: &str = "objects";
 /// The object that is being written.
 const UNFINISHED: &str = "unfinished";
-/// Objects of an interrupted run, one line each.
+/// The list of objects that an interrupted run has copied, one per line.
 const COPIED: &str = "copied";
 
 /// An open backup directory.
 #[derive(Debug)]
 pub struct Directory {
     dir: PathBuf,
-    /// Keeps other processes out.
+    /// Prevents other processes from using the directory.
     _lock: File,
 }
 
@@ -28,7 +28,7 @@ impl Directory {
     /// Opens a backup directory for reading.
     ///
     /// # Errors
-    /// If it is none, or a backup into it is running.
+    /// If it is not a backup directory, or a backup into it is running.
     pub fn open(dir: &Path) -> Result<Self, BackupError> {
         check_format(dir)?;
         let lock = File::open(dir.join("lock")).map_err(io_error("open", &dir.join("lock")))?;
@@ -38,10 +38,10 @@ impl Directory {
         }
     }
 
-    /// Opens a backup directory for writing. A directory that is missing or empty becomes one.
+    /// Opens a backup directory for writing. A missing or empty directory becomes a backup directory.
     ///
     /// # Errors
-    /// If it cannot be one, or another process uses it.
+    /// If it cannot become one, or another process uses it.
     pub fn open_to_write(dir: &Path) -> Result<Self, BackupError> {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         if is_empty(dir)? {
@@ -85,7 +85,7 @@ impl Directory {
     /// Reads the manifest of a generation.
     ///
     /// # Errors
-    /// [`BackupError::NotFound`] if there is none, [`BackupError::Damaged`] if it cannot be used.
+    /// [`BackupError::NotFound`] if there is none, [`BackupError::Damaged`] if the manifest cannot be used.
     pub fn generation(&self, number: u32) -> Result<Generation, BackupError> {
         let path = self.manifest(number);
         match fs::read(&path) {
@@ -100,9 +100,10 @@ impl Directory {
         }
     }
 
-    /// Puts a manifest in its place, after which the generation exists.
+    /// Writes the manifest of a generation, after which the generation exists.
     ///
     /// # Errors
+    ///
     /// If it cannot be written and synced.
     pub(crate) fn add(&self, generation: &Generation) -> Result<(), BackupError> {
         let path = self.manifest(generation.number);
@@ -126,7 +127,7 @@ impl Directory {
         fs::metadata(self.object(sha256)).is_ok_and(|found| found.is_file() && found.len() == bytes)
     }
 
-    /// Where an object is written until its name is known.
+    /// The path at which an object is written until its name is known.
     pub(crate) fn unfinished(&self) -> PathBuf {
         self.dir.join(UNFINISHED)
     }
@@ -154,7 +155,7 @@ impl Directory {
         writeln!(file, "{sha256} {identity}")
     }
 
-    /// What an interrupted run has noted: identity and object.
+    /// The identities and objects that an interrupted run has recorded.
     pub(crate) fn copied(&self) -> Vec<(String, String)> {
         let text = fs::read(self.dir.join(COPIED)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -170,7 +171,7 @@ impl Directory {
     /// number of generations removed.
     ///
     /// # Errors
-    /// If a manifest is damaged, so that it is not known what it needs, or files cannot be removed.
+    /// If a manifest is damaged, so that its objects are unknown, or if files cannot be removed.
     pub(crate) fn prune(&self, keep: usize) -> Result<u64, BackupError> {
         let mut numbers = self.numbers()?;
         let kept = numbers.split_off(numbers.len().saturating_sub(keep.max(1)));
@@ -216,7 +217,7 @@ fn taken(dir: &Path, error: TryLockError) -> BackupError {
     }
 }
 
-/// Whether a directory has nothing in it but what file systems put there.
+/// Whether a directory is empty, apart from files that file systems create.
 pub(crate) fn is_empty(dir: &Path) -> Result<bool, BackupError> {
     let entries = fs::read_dir(dir).map_err(io_error("list", dir))?;
     let is_nothing = |name: &std::ffi::OsStr| name == "lost+found" || name == "plumbago-backup.new";
@@ -245,7 +246,7 @@ fn check_format(dir: &Path) -> Result<(), BackupError> {
     )))
 }
 
-/// Writes a file as a whole: it is there with all its bytes, also after a power cut, or not at all.
+/// Writes a file atomically: even after a power cut, it exists with all its bytes or not at all.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -1,4 +1,4 @@
-//! The manifest of a generation: which files it has, and where their contents are.
+//! The manifest of a generation: its files, and where their contents are.
 
 use std::path::PathBuf;
 
@@ -13,23 +13,23 @@ pub const FORMAT: u32 = 1;
 pub struct Generation {
     /// The version of the format.
     pub format: u32,
-    /// Its number; later ones are larger.
+    /// The number of the generation. Later generations have larger numbers.
     pub number: u32,
     /// When the command began, in seconds since the epoch.
     pub began: i64,
-    /// When the files were held.
+    /// When the files were held, in seconds since the epoch.
     pub held: i64,
     /// The version of the program.
     pub version: String,
     /// The store: `embedded` or `cassandra`.
     pub store: String,
-    /// The path of the data directory.
+    /// The path of the data directory that was backed up.
     pub data_dir: PathBuf,
     /// Number of metrics, if it was known.
     pub metrics: Option<u64>,
-    /// Bytes that the run wrote into the backup.
+    /// Number of bytes that the run wrote into the backup.
     pub copied_bytes: u64,
-    /// Files that were damaged in the data directory already.
+    /// Files that were already damaged in the data directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
     /// The files, by path.
@@ -39,19 +39,20 @@ pub struct Generation {
 /// A file of a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its path in the data directory.
+    /// The path in the data directory.
     pub path: PathBuf,
-    /// Its length.
+    /// The length of the file in bytes.
     pub bytes: u64,
     /// The SHA-256 of its content in hexadecimal, which names the file in the backup.
     pub sha256: String,
-    /// By which the next backup knows that the file has not changed; empty if it must be read to know.
+    /// An identity by which the next backup recognises that the file has not changed; empty if the file must
+    /// be read to find out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub identity: String,
 }
 
 impl Generation {
-    /// Length of all files.
+    /// The total length of all files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }

@@ -1,9 +1,9 @@
-//! Backups of a data directory: taken of a running daemon or at rest, several generations in one directory that share
-//! their files, verified and restored. `docs/formats/backup.md` describes the directory, `docs/decisions/backup.md` the
-//! reasons.
+//! Backups of a data directory: of a running or a stopped daemon. A backup directory has several generations,
+//! which share files. Generations can be verified and restored. `docs/formats/backup.md` describes the
+//! directory, `docs/decisions/backup.md` the reasons.
 //!
-//! Works on files only. [`DataFiles`], which the binary implements, says which files belong to one moment. Start at
-//! [`take::take`] and [`restore::restore`].
+//! Works on files only. [`DataFiles`], which the binary implements, says which files belong to the same
+//! moment. Start at [`take::take`] and [`restore::restore`].
 
 pub mod directory;
 pub mod manifest;
@@ -24,17 +24,20 @@ pub trait DataFiles: Send + Sync + Debug {
     /// The data directory.
     fn dir(&self) -> &Path;
 
-    /// Bytes that must stay free on its disk, so that the journal and the store can continue.
+    /// Number of bytes that must stay free on the disk of the data directory, so that the journal and the
+    /// store can continue.
     fn min_free_bytes(&self) -> u64;
 
-    /// Holds the files as they are now: what was in the journal when the call began is in them. Blocks for a moment.
+    /// Holds the files as they are now. They contain everything that was in the journal when the call began.
+    /// Blocks for a moment.
     ///
     /// # Errors
-    /// If they cannot be held, or are held already.
+    ///
+    /// If the files cannot be held, or are already held.
     fn hold(&self) -> Result<Held, BackupError>;
 }
 
-/// Files that stay as they are until this is dropped.
+/// Files that do not change until this is dropped.
 pub struct Held {
     /// The files.
     pub files: Vec<HeldFile>,
@@ -44,20 +47,20 @@ pub struct Held {
     pub metrics: Option<u64>,
     /// The store: `embedded` or `cassandra`.
     pub store: String,
-    /// Bytes that must stay free on the disk of the data directory.
+    /// Number of bytes that must stay free on the disk of the data directory.
     pub min_free_bytes: u64,
     /// Ends the hold when it is dropped.
     pub guard: Box<dyn Send>,
 }
 
-/// A file that is held.
+/// A file that a backup preserves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldFile {
-    /// Its path in the data directory.
+    /// The path in the data directory.
     pub name: PathBuf,
     /// The path at which its content can be read.
     pub at: PathBuf,
-    /// How many of its bytes existed at the moment of the backup.
+    /// The number of its bytes that existed at the moment of the backup.
     pub bytes: u64,
     /// The XXH3 checksum that the content has if it is not damaged.
     pub xxh3: Option<u128>,
@@ -72,26 +75,31 @@ pub enum BackupError {
     /// There is no such generation.
     #[error("{0}")]
     NotFound(String),
-    /// Another process works on the directory, or another run holds the files.
+    /// Another process uses the directory, or another run holds the files.
     #[error("{0}")]
     Taken(String),
-    /// A disk has too little room.
+    /// A disk has too little free space.
     #[error(
         "the disk of {} is full: {needed_bytes} bytes are needed and {free_bytes} are free. {next}",
         path.display()
     )]
     DiskFull {
-        /// Where something was to be written.
+        /// The path to which something was to be written.
         path: PathBuf,
-        /// Bytes that are still to be written, with what must stay free.
+        /// Number of bytes that are still to be written, plus the bytes that must stay free.
         needed_bytes: u64,
-        /// Bytes that are free.
+        /// Number of bytes that are free.
         free_bytes: u64,
-        /// What to do.
+        /// What the user can do.
         next: String,
     },
     /// Files of the backup are damaged or missing.
-    #[error("{} of the backup are damaged: {}", count(.0.len()), listed(.0))]
+    #[error(
+        "{} of the backup are damaged: {}. Other generations may not need them. A backup takes such a file for good; \
+         once it is removed, the next backup copies it again, if the data directory still has it",
+        count(.0.len()),
+        listed(.0)
+    )]
     Damaged(Vec<String>),
     /// The run was cancelled.
     #[error("cancelled; the next run uses the files that are copied already")]
@@ -99,7 +107,7 @@ pub enum BackupError {
     /// Files cannot be read or written.
     #[error("cannot {operation} {}: {cause}", path.display())]
     Io {
-        /// What was attempted.
+        /// The operation that failed.
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -125,7 +133,7 @@ fn listed(files: &[String]) -> String {
     text
 }
 
-/// Makes errors of one operation on a path.
+/// Makes an error for an operation on a path.
 pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupError {
     move |cause| BackupError::Io { operation, path: path.to_owned(), cause }
 }

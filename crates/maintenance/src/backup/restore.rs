@@ -17,14 +17,14 @@ use crate::tracker::Tracker;
 /// A file that is in a data directory while it is being restored. A daemon refuses to start with it.
 pub const RESTORING: &str = "restore-unfinished";
 
-/// What was found.
+/// The result of verifying a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
     /// The generation.
     pub generation: u32,
-    /// Its files.
+    /// Number of files.
     pub files: u64,
-    /// Their length.
+    /// The length of all files, in bytes.
     pub bytes: u64,
 }
 
@@ -70,9 +70,9 @@ pub fn verify(
     Ok(Verified { generation: number, files, bytes: generation.bytes() })
 }
 
-/// Restores a generation into the data directory `to`, which must be missing, empty or from an interrupted restore.
-/// Verifies all files before it writes any. `finish` is called when all files are there, before the directory can be
-/// used.
+/// Restores a generation into the data directory `to`, which must be missing, empty or from an interrupted
+/// restore. Verifies all files before it writes any. `finish` is called when all files are in place, before
+/// the directory can be used.
 ///
 /// # Errors
 /// See [`BackupError`]. After a failure the same call begins again.
@@ -115,7 +115,7 @@ pub fn restore(
     Ok(verified)
 }
 
-/// Refuses a directory that already holds something else.
+/// Refuses a directory that already contains something else.
 fn check_target(to: &Path) -> Result<(), BackupError> {
     match fs::metadata(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -274,15 +274,17 @@ fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError 
     }
 }
 
+/// A path without links, of which the end may be missing.
+pub(crate) fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let existing = absolute.ancestors().find(|parent| parent.exists()).map(Path::to_owned);
+    let existing = existing.unwrap_or_else(|| absolute.clone());
+    let rest = absolute.strip_prefix(&existing).map(Path::to_owned).unwrap_or_default();
+    existing.canonicalize().unwrap_or(existing).join(rest)
+}
+
 /// Refuses a backup inside the data directory, and the other way round.
 fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
-    let real = |path: &Path| {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let existing = absolute.ancestors().find(|parent| parent.exists()).map(Path::to_owned);
-        let existing = existing.unwrap_or_else(|| absolute.clone());
-        let rest = absolute.strip_prefix(&existing).map(Path::to_owned).unwrap_or_default();
-        existing.canonicalize().unwrap_or(existing).join(rest)
-    };
     let (backup_dir, data_dir) = (real(backup), real(data));
     if backup_dir.starts_with(&data_dir) || data_dir.starts_with(&backup_dir) {
         let text = format!(

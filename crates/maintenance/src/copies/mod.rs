@@ -1,7 +1,7 @@
 //! Copies metrics to other names, with all stages, values and counts, and moves them.
 //!
-//! `names` says which metrics an old name means and how they are called then, `run` does it. The reasons are in
-//! `docs/decisions/copy-and-move.md`.
+//! `names` determines the metrics of an old name and their new names; `run` copies and moves them. The
+//! reasons are in `docs/decisions/copy-and-move.md`.
 
 mod names;
 mod report;
@@ -23,33 +23,35 @@ use crate::import::name_hash;
 use crate::select::Which;
 use crate::verb::{FailureKind, VerbError, Work};
 
-/// The entry of the list that says that the old name is a metric. It has a space, so it cannot be a name.
+/// An entry of the list that records that the old name is a metric. It contains a space, so it cannot be a
+/// name.
 const IS_METRIC: &str = "is metric";
 
-/// What is copied, and how.
+/// The metrics to copy, and the options of the copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopyPlan {
     /// A metric or a directory.
     pub from: String,
-    /// Its new name.
+    /// The new name.
     pub to: String,
-    /// The retention of the copies; `None` for that of the metrics, or of those that exist.
+    /// The retention of the copies; `None` for that of the originals, or that of existing metrics with the
+    /// new names.
     pub retention: Option<String>,
-    /// The copied slots win over those that the new name has already.
+    /// Whether copied slots replace existing slots of the new name.
     pub overwrite: bool,
-    /// Metrics per second, at most; 0 for no limit.
+    /// Largest number of metrics per second; 0 for no limit.
     pub rate: u32,
-    /// Count what would be done and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
 }
 
-/// What becomes of the metrics that were copied.
+/// What happens to the metrics that were copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Old {
-    /// They stay.
+    /// The metrics stay.
     Stays,
-    /// They are deleted.
+    /// The metrics are deleted.
     Goes,
 }
 
@@ -95,7 +97,7 @@ pub(crate) async fn copy(plan: &CopyPlan, old: Old, work: &Work) -> Result<Copie
     work.progress.begin(if old == Old::Goes { "moving" } else { "copying" }, Some(copies.len() as u64));
     let mut run = Run::new(plan, old, work, retention, done, report);
     let result = run.all(&copies).await;
-    // Directories that became empty go even if the run was cancelled: the names above them are gone.
+    // Directories that became empty go even if the run was cancelled, because the names in them are gone.
     let cleaned = run.clean_directories().await;
     result.and(cleaned)?;
     let (mut report, done) = run.end();
@@ -113,14 +115,15 @@ fn open_list(plan: &CopyPlan, old: Old, work: &Work) -> Result<DoneList, VerbErr
         "from": plan.from, "to": plan.to, "retention": plan.retention, "overwrite": plan.overwrite,
     });
     let verb = if old == Old::Goes { "move" } else { "copy" };
-    // Each pair of names has its own, since several runs may be under way.
+    // Each pair of names has its own list, because several runs may be active.
     let hash = name_hash(&format!("{} {}", plan.from, plan.to));
     let path = work.dir.join(format!("{verb}-{}.list", &hash[..16]));
     DoneList::open((!plan.dry_run).then_some(path), &made_for, verb)
 }
 
-/// The metrics that the old name means: the metric and the tagged series with this name or, if there are none, all below.
-/// A run that continues takes the name as the run before did, because its metric may be gone by now.
+/// The metrics of the old name: the metric and the tagged series with this name or, if there are none, all
+/// metrics below it. A run that continues interprets the name as the earlier run did, because the metric may
+/// have been deleted since.
 async fn find(
     mapping: &Mapping,
     done: &mut DoneList,
@@ -155,7 +158,7 @@ async fn add(which: &Which, work: &Work, names: &mut BTreeSet<String>) -> Result
     Ok(())
 }
 
-/// Adds tagged series. A process without tags in memory cannot find them, and adds none.
+/// Adds tagged series. A process without tags in memory cannot find tagged series, so it adds none.
 async fn add_tagged(
     which: &Which,
     work: &Work,

@@ -1,6 +1,8 @@
-//! Which metrics an old name means, and their new names. Pure.
+//! Determines the metrics of an old name, and their new names. No I/O.
 
-use plumbago_model::{has_glob, sanitize};
+use std::borrow::Cow;
+
+use plumbago_model::{Pattern, glob, has_glob, sanitize};
 
 /// An old name and a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +13,7 @@ pub(crate) struct Mapping {
     to: String,
     /// The tags of the old name, with their first `;`; empty if it has none.
     tags: String,
-    /// Only what is below the old name, also if it is a metric.
+    /// Whether only the metrics below the old name are selected, even if the name itself is a metric.
     only_below: bool,
 }
 
@@ -29,16 +31,15 @@ impl Mapping {
             None => (from, false),
         };
         let new = if only_below { to.strip_suffix(".**").unwrap_or(to) } else { to };
-        for name in [old, new] {
-            if has_glob(name) {
-                return Err(format!("{name} is a glob; name a metric or a directory, like servers.old"));
-            }
+        let old = plain(old)?;
+        if has_glob(new) {
+            return Err(format!("{new} has characters of globs, which a new name cannot have"));
         }
         let clean = |name: &str| {
             let clean = sanitize(name).map_err(|error| format!("{name:?} cannot be a name: {error}"))?;
             Ok::<_, String>(clean.into_owned())
         };
-        let (old, new) = (clean(old)?, clean(new)?);
+        let (old, new) = (clean(&old)?, clean(new)?);
         if new.contains(';') {
             return Err("tags stay as they are; write the new name without them".to_owned());
         }
@@ -55,12 +56,12 @@ impl Mapping {
         Ok(Self { from: path.to_owned(), to: new, tags: tags.to_owned(), only_below })
     }
 
-    /// The metric that the old name is, if there is one; `None` if it means a directory in any case.
+    /// The metric with the old name; `None` if the name can only be a directory.
     pub(crate) fn metric(&self) -> Option<String> {
         (!self.only_below).then(|| format!("{}{}", self.from, self.tags))
     }
 
-    /// True if the old name has tags, so that it means one series.
+    /// Whether the old name has tags, so that it is a single series.
     pub(crate) fn is_series(&self) -> bool {
         !self.tags.is_empty()
     }
@@ -70,12 +71,12 @@ impl Mapping {
         format!("name={}", self.from)
     }
 
-    /// The glob for everything below.
+    /// The glob for all metrics below the old name.
     pub(crate) fn below(&self) -> String {
-        format!("{}.**", self.from)
+        format!("{}.**", glob::escaped(&self.from))
     }
 
-    /// The tag expression for tagged series below.
+    /// The tag expression for tagged series below the old name.
     pub(crate) fn tagged_below(&self) -> String {
         format!("name=~^{}\\.", escaped(&self.from))
     }
@@ -83,7 +84,7 @@ impl Mapping {
     /// The new name of a metric that was found.
     ///
     /// # Errors
-    /// Why it gets none.
+    /// Why it cannot have a new name.
     pub(crate) fn apply(&self, name: &str) -> Result<String, Why> {
         let (path, tags) = split(name);
         let rest = path.strip_prefix(&self.from).filter(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -102,6 +103,20 @@ impl Mapping {
     }
 }
 
+/// An old name, in which a backslash makes a character of globs plain.
+fn plain(name: &str) -> Result<Cow<'_, str>, String> {
+    if !has_glob(name) {
+        return Ok(Cow::Borrowed(name));
+    }
+    let literal = Pattern::parse(name).ok().and_then(|pattern| pattern.literal());
+    literal.map(Cow::Owned).ok_or_else(|| {
+        format!(
+            "{name} is a glob; name a metric or a directory, like servers.old. If these characters are part of the \
+             name, write a backslash before each of them"
+        )
+    })
+}
+
 /// The name without tags, and the tags with their first `;`.
 fn split(name: &str) -> (&str, &str) {
     name.split_at(name.find(';').unwrap_or(name.len()))
@@ -111,7 +126,7 @@ fn is_below(name: &str, directory: &str) -> bool {
     name.strip_prefix(directory).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// A text for a regular expression that means just this text.
+/// Escapes a text so that a regular expression matches just this text.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -142,6 +157,16 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_makes_characters_of_globs_plain() {
+        let mapping = Mapping::new(r"web.\{a,b}.x\*", "web.new").unwrap();
+        assert_eq!(mapping.metric().unwrap(), "web.{a,b}.x*");
+        assert_eq!(mapping.below(), r"web.\{a,b}.x\*.**");
+        assert_eq!(mapping.apply("web.{a,b}.x*.cpu").unwrap(), "web.new.cpu");
+        assert!(Mapping::new("web.{a,b}", "web.new").unwrap_err().contains("backslash"));
+        assert!(Mapping::new("web.a", r"web.\*").is_err());
+    }
+
+    #[test]
     fn tags_stay() {
         let mapping = Mapping::new("load;host=a", "cpu.load").unwrap();
         assert_eq!(mapping.metric().unwrap(), "load;host=a");
@@ -156,7 +181,7 @@ mod tests {
         {
             assert!(Mapping::new(from, to).is_err(), "{from} {to}");
         }
-        // Up is possible, but not onto names that move themselves.
+        // Moving up is possible, but not onto names that are being moved themselves.
         let up = Mapping::new("a.b", "a").unwrap();
         assert_eq!(up.apply("a.b.c").unwrap(), "a.c");
         assert_eq!(up.apply("a.b.b.c").unwrap_err().0, "inside");

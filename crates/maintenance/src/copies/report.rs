@@ -1,4 +1,4 @@
-//! What a run did.
+//! The results of a run.
 
 use plumbago_store::CopyReport;
 use serde::{Deserialize, Serialize};
@@ -9,38 +9,38 @@ use crate::counts::SkipCounts;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopiesReport {
-    /// Metrics that the old name means.
+    /// The number of metrics with the old name.
     pub metrics: u64,
-    /// Those of them that a run before this one has copied, which was cut off.
+    /// Number of metrics that an earlier, interrupted run had already copied.
     pub copied_before: u64,
-    /// Metrics that were copied; in a dry run, that would be.
+    /// Number of metrics that were copied; in a dry run, that would be copied.
     pub copied: u64,
     /// New names that did not exist.
     pub created: u64,
-    /// New names that existed, so that the points of both are there now.
+    /// Number of new names that already existed, so that their metrics now have the points of both.
     pub merged: u64,
-    /// Slots and windows that were stored; in a dry run, that would be.
+    /// Slots and windows that were stored; in a dry run, that would be stored.
     pub stored: u64,
-    /// Those whose slot was known already under the new name.
+    /// Number of slots that were not stored, because the new name already had a value for them.
     pub kept: u64,
-    /// Windows folded again from points of both.
+    /// Number of windows that were computed again from points of both metrics.
     pub folded: u64,
-    /// Slots and windows that have expired, or that no stage of the new metric takes.
+    /// Slots and windows that have expired, or for which the new metric has no stage.
     pub left_out: u64,
-    /// Copies that got the retention that was asked for.
+    /// Copies that got the requested retention.
     pub changed: u64,
     /// Old names that were deleted.
     pub deleted: u64,
-    /// Directories that became empty and were deleted, in stores that keep directories.
+    /// Number of directories that became empty and were deleted, in stores that keep directories.
     pub directories: u64,
-    /// Tagged series were not looked for, because their tags are not in memory.
+    /// Whether tagged series were not searched for, because their tags are not in memory.
     pub without_tags: bool,
-    /// Metrics that were not copied, or that stay.
+    /// Metrics that were not copied, or were not deleted after copying.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 

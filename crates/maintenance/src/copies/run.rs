@@ -1,4 +1,4 @@
-//! A run: metrics in batches, each copied, brought to its retention, and deleted if it moves.
+//! A run: metrics in batches, each of which is copied, gets its retention, and is deleted if it is moved.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::verb::{VerbError, Work};
 
 /// Maximum number of metrics that are copied together. Their heads are held still meanwhile.
 const BATCH: usize = 64;
-/// Maximum number of slots of their stages. About this many are in memory.
+/// Maximum number of slots of their stages. About this many slots are in memory.
 const BATCH_SLOTS: u64 = 2 << 20;
 /// Attempts to copy a metric that gets another retention while points of it are on their way to the store.
 const BUSY_TRIES: u32 = 8;
-/// Pause between two of them.
+/// Pause between two of these attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a run works with.
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Copies all of them.
+    /// Copies all of these metrics.
     pub(super) async fn all(&mut self, copies: &[MetricCopy]) -> Result<(), VerbError> {
         for copies in copies.chunks(BATCH) {
             let subjects = self.storable(copies).await?;
@@ -85,7 +85,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Deletes the directories that have no metric any more.
+    /// Deletes the directories that no longer contain a metric.
     pub(super) async fn clean_directories(&mut self) -> Result<(), VerbError> {
         let directories = std::mem::take(&mut self.directories);
         deletion::clean_directories(self.work, directories, &mut self.deleted).await?;
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         Ok(storable)
     }
 
-    /// Why a copy cannot have the retention that it is to get.
+    /// Why a copy cannot have the requested retention.
     async fn refused(
         &mut self,
         config: Option<&MetricConfig>,
@@ -134,7 +134,8 @@ impl<'a> Run<'a> {
         Ok(why.map(|why| ("tables", why)))
     }
 
-    /// Copies metrics that are few enough. What has to be there before the old names go comes first.
+    /// Copies one batch of metrics. Everything that has to be stored before the old names are deleted comes
+    /// first.
     async fn batch(&mut self, copies: &[MetricCopy]) -> Result<(), VerbError> {
         let options = CopyOptions {
             overwrites: self.plan.overwrite,
@@ -157,13 +158,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Copies, changes the retention, and notes it in the list. Returns those that are whole.
+    /// Copies metrics, changes their retention, and adds them to the list. Returns the completed ones.
     async fn copy_first(
         &mut self,
         copies: Vec<MetricCopy>,
         options: CopyOptions,
     ) -> Result<Vec<MetricCopy>, VerbError> {
-        // A deletion of these may have begun in a run that was killed. Then the copy has more than the old name.
+        // A deletion of these metrics may have begun in a run that was killed. In that case the copy has more
+        // points than the old name.
         let (before, due): (Vec<MetricCopy>, Vec<MetricCopy>) =
             copies.into_iter().partition(|copy| self.done.has(&copy.from));
         self.report.copied_before += before.len() as u64;
@@ -178,7 +180,8 @@ impl<'a> Run<'a> {
         Ok(whole)
     }
 
-    /// Copies what came since, or all, and deletes the old names. `is_first` if they were not copied before.
+    /// Copies the points that arrived since, or all points if `is_first` says that the metrics were not
+    /// copied before, and deletes the old names.
     async fn move_last(&mut self, copies: &[MetricCopy], is_first: bool) -> Result<(), VerbError> {
         let options = CopyOptions { overwrites: false, moves: true, dry_run: false };
         // Read before a deletion begins, so that the metrics can be loaded again if the store fails.
@@ -212,7 +215,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Gives the copies the retention that was asked for. Returns those that have it.
+    /// Gives the copies the requested retention. Returns those that have it.
     async fn change_retention(&mut self, copies: Vec<MetricCopy>) -> Result<Vec<MetricCopy>, VerbError> {
         let Some(retention) = self.retention.clone() else { return Ok(copies) };
         let names: Vec<&str> = copies.iter().map(|copy| copy.to.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What is below each directory, in bounded memory.
+//! Counts what is below each directory, in bounded memory.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,29 +7,30 @@ use serde::Serialize;
 
 use super::top::Top;
 
-/// Most directories that are counted at a time. Beyond that the smaller half is dropped.
+/// Largest number of directories that are counted at the same time. When there are more, the smaller half is
+/// dropped.
 const COUNTED_MAX: usize = 100_000;
 
-/// What metrics cost, and how many of them nobody uses.
+/// The costs of metrics, and how many of them are unused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// How many metrics there are.
+    /// The number of metrics.
     pub metrics: u64,
-    /// What they take when all their stages are full, in bytes. Estimated.
+    /// The estimated size of the metrics when all their stages are full, in bytes.
     pub bytes: u64,
-    /// What their points take in the store now, in bytes, as `du` measures it; `None` if there are too many metrics to
-    /// measure, or the store cannot.
+    /// The present size of their points in the store, in bytes, as `du` measures it; `None` if there are too
+    /// many metrics to measure, or the store cannot measure them.
     pub stored_bytes: Option<u64>,
-    /// Those that nobody wrote.
+    /// Number of metrics that were not written.
     pub unwritten: u64,
-    /// Those that nobody read; `None` if this is unknown.
+    /// Number of metrics that were not read; `None` if this is unknown.
     pub unread: Option<u64>,
-    /// Those that nobody wrote and nobody read.
+    /// Number of metrics that were neither written nor read; `None` if this is unknown.
     pub both: Option<u64>,
 }
 
 impl Counts {
-    /// Adds what other metrics cost. What is unknown of one of them is unknown of the sum.
+    /// Adds the costs of other metrics. If a number is unknown for one of them, it is unknown for the sum.
     pub(super) fn add(&mut self, other: &Self) {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
         self.metrics += other.metrics;
@@ -40,22 +41,22 @@ impl Counts {
         self.both = sum(self.both, other.both);
     }
 
-    /// Those of no metric.
+    /// The counts without any metric.
     pub(super) fn none() -> Self {
         Self { stored_bytes: Some(0), unread: Some(0), both: Some(0), ..Self::default() }
     }
 }
 
-/// A directory with what is below it.
+/// A directory, with the costs of the metrics in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Directory {
-    /// Its path; empty for the top.
+    /// The path; empty for the top.
     pub path: String,
-    /// True if only the metrics directly in it count: it has less depth than was asked for.
+    /// Whether only the metrics directly in it are counted, because it is less deep than requested.
     pub direct: bool,
-    /// Its part of all bytes, from 0 to 1.
+    /// The share of all bytes, from 0 to 1.
     pub share: f64,
-    /// What is below it.
+    /// The costs of the metrics in it.
     #[serde(flatten)]
     pub counts: Counts,
 }
@@ -63,12 +64,12 @@ pub struct Directory {
 /// The biggest directories.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Biggest {
-    /// Those with the most bytes, these first.
+    /// The directories with the most bytes, largest first.
     pub rows: Vec<Directory>,
-    /// How many directories there are at least.
+    /// The minimum number of directories.
     pub total: u64,
-    /// True if there were too many to count at a time: small ones were dropped, and a directory may have more than its row
-    /// says.
+    /// Whether there were too many directories to count at the same time. In that case small ones were
+    /// dropped, and a directory may have more than its row says.
     pub cut: bool,
 }
 
@@ -78,7 +79,8 @@ pub(super) struct Directories {
     under: String,
     depth: usize,
     counted_max: usize,
-    /// Whole directories, and those of which only the metrics directly in them count.
+    /// Directories that count everything below them, and directories that count only the metrics directly in
+    /// them.
     counted: [HashMap<String, Counts>; 2],
     dropped: u64,
 }
@@ -104,20 +106,21 @@ impl Directories {
         }
     }
 
-    /// The directories with the most bytes, of all bytes.
+    /// The directories with the most bytes, and their share of all bytes.
     pub(super) fn biggest(&self, limit: usize, bytes: u64) -> Biggest {
         let total = self.counted.iter().map(|counted| counted.len() as u64).sum::<u64>() + self.dropped;
         Biggest { rows: self.greatest(limit, bytes, |counts| counts.bytes), total, cut: self.dropped > 0 }
     }
 
-    /// The directories for which a number is greatest, these first, without those for which it is 0.
+    /// The directories with the largest values of a number, in descending order, without those for which it
+    /// is 0.
     pub(super) fn greatest(&self, limit: usize, bytes: u64, of: impl Fn(&Counts) -> u64) -> Vec<Directory> {
         let mut top = Top::new(limit);
         for (direct, counted) in [false, true].into_iter().zip(&self.counted) {
             for (path, counts) in counted {
                 let number = of(counts);
                 if number > 0 {
-                    // Of equal ones the first in the order of the alphabet.
+                    // Of equal directories, the first in alphabetical order wins.
                     top.add((number, Reverse((path, direct))));
                 }
             }
@@ -131,8 +134,8 @@ impl Directories {
     }
 }
 
-/// The directory that a metric counts for: `depth` components below `under`, and whether it is directly in a directory that
-/// is not so deep.
+/// The directory that counts a metric: `depth` components below `under`. Also returns whether the metric is
+/// directly in a directory that is less deep.
 fn directory_of<'a>(name: &'a str, under: &str, depth: usize) -> (&'a str, bool) {
     let from = if under.is_empty() { 0 } else { under.len() + 1 };
     let below = name.get(from..).unwrap_or_default();
@@ -142,7 +145,7 @@ fn directory_of<'a>(name: &'a str, under: &str, depth: usize) -> (&'a str, bool)
     }
 }
 
-/// Keeps as many of the largest, and returns how many were dropped.
+/// Keeps the largest directories, at most this many, and returns how many were dropped.
 fn keep_largest(counted: &mut HashMap<String, Counts>, kept: usize) -> u64 {
     let before = counted.len();
     let mut sizes: Vec<u64> = counted.values().map(|counts| counts.bytes).collect();

@@ -1,7 +1,7 @@
-//! What costs: the biggest directories and tags, the newest metrics, and those that nobody writes or reads. Nothing here
-//! changes anything.
+//! Costs: the biggest directories and tags, the newest metrics, and the metrics that are not written or read.
+//! Nothing is changed.
 //!
-//! The rows of all metrics pass once, and only sums, the greatest of them and a few names are kept
+//! One pass reads the rows of all metrics. Only sums, the largest of them and a few names are kept
 //! (`docs/decisions/costs.md`).
 
 mod directories;
@@ -28,23 +28,23 @@ pub use self::directories::{Biggest, Counts, Directory};
 pub use self::newest::Newest;
 pub use self::tally::Unused;
 
-/// Most metrics whose points are measured: that reads them.
+/// Largest number of metrics whose points are measured, which means reading them.
 const MEASURED_MAX: usize = 2000;
 
-/// What is asked for.
+/// The parameters of a question about costs.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// How long nobody wrote or read a metric that counts as unused.
+    /// A metric counts as unused if it was not written or not read for this many days.
     pub days: u32,
-    /// How many components below `under` directories are, at least 1.
+    /// How many components below `under` the counted directories are; at least 1.
     pub depth: usize,
-    /// Only metrics below this directory; empty for all.
+    /// Only metrics below this directory; empty for all metrics.
     pub under: String,
-    /// Most rows of each list.
+    /// Maximum number of rows of each list.
     pub limit: usize,
-    /// The tag whose biggest values are asked for.
+    /// The tag whose biggest values are requested.
     pub tag: Option<String>,
-    /// Whether this process notes which metrics are read.
+    /// Whether this process records which metrics are read.
     pub reads_are_noted: bool,
 }
 
@@ -58,46 +58,46 @@ impl Question {
 /// The biggest tags.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tags {
-    /// The tags that most series have.
+    /// The tags with the most series.
     pub tags: BiggestTags,
-    /// The tag that was asked for.
+    /// The requested tag.
     pub tag: Option<String>,
-    /// Its biggest values.
+    /// The biggest values.
     pub values: Option<BiggestTags>,
 }
 
-/// What costs.
+/// The answer to a question about costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Costs {
-    /// The numbers of all metrics that were checked.
+    /// The counts of all metrics that were checked.
     pub total: Counts,
-    /// The tagged series of that, which are in no directory.
+    /// The counts of the tagged series among them, which are in no directory.
     pub tagged: Counts,
-    /// False if a limit ended the search before it had seen all metrics.
+    /// Whether all metrics were checked. If not, the search ended at a limit.
     pub complete: bool,
-    /// Where the bytes of full stages come from.
+    /// How the bytes of full stages were determined.
     pub origin: Origin,
     /// The biggest directories.
     pub directories: Biggest,
-    /// The newest metrics, these first.
+    /// The newest metrics, newest first.
     pub newest: Vec<Newest>,
     /// Metrics without a point since `since`.
     pub unwritten: Unused,
-    /// Metrics that nobody read since then; `None` if this is unknown.
+    /// Metrics that were not read since then; `None` if this is unknown.
     pub unread: Option<Unused>,
-    /// Those that are both.
+    /// Metrics that were neither written nor read since then; `None` if this is unknown.
     pub both: Option<Unused>,
     /// The time since which metrics are unused, in seconds since the epoch.
     pub since: i64,
-    /// Since when reads are noted, in seconds since the epoch; `None` if that is not known.
+    /// The time since which reads are recorded, in seconds since the epoch; `None` if that is not known.
     pub reads_noted_since: Option<u32>,
     /// The biggest tags; `None` if this process has no tags in memory.
     pub tags: Option<Tags>,
-    /// What cannot be answered, and why.
+    /// The parts of the question that cannot be answered, and why.
     pub missing: Vec<String>,
 }
 
-/// Finds what costs. Ends early at a limit, and says so.
+/// Computes the costs. Ends early at a limit; the answer says so.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -147,7 +147,7 @@ pub async fn measure(
     })
 }
 
-/// Which metrics are unread, or why this is unknown.
+/// Finds out which metrics are unread, or why this is unknown.
 async fn unread(work: &Work, question: &Question, now: i64) -> Result<Result<Unread, String>, VerbError> {
     if !question.reads_are_noted {
         return Ok(Err("the store does not record which metrics are read".to_owned()));
@@ -162,7 +162,8 @@ async fn unread(work: &Work, question: &Question, now: i64) -> Result<Result<Unr
     }))
 }
 
-/// Adds all metrics below a directory. Returns false beside the tally if a limit ended it early.
+/// Adds all metrics below a directory. Also returns whether all metrics were seen; if not, a limit ended the
+/// pass.
 async fn tally_all(
     mut tally: Tally,
     mut walk: Walk,
@@ -190,7 +191,7 @@ async fn tally_all(
     }
 }
 
-/// Does work that takes a while on a thread for it.
+/// Runs work that takes a while on a thread for blocking work.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, VerbError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| VerbError::Failed(error.to_string()))
 }
@@ -204,17 +205,17 @@ async fn tags(work: &Work, question: &Question) -> Result<Tags, VerbError> {
     Ok(Tags { tags, tag: question.tag.clone(), values })
 }
 
-/// The way through all rows.
+/// A pass over all rows.
 struct Walk {
     source: Source,
     since: i64,
     unread: Option<Unread>,
-    /// Metrics whose points may still be measured; `None` once there were too many.
+    /// The number of metrics whose points may still be measured; `None` after there were too many.
     room: Option<usize>,
 }
 
 impl Walk {
-    /// The next rows below a directory, with what is known of them. `None` at the end.
+    /// The next rows below a directory, with their data. `None` at the end.
     async fn next(&mut self, work: &Work, under: &str) -> Result<Option<Batch>, VerbError> {
         let Some(rows) = self.source.next(work).await? else { return Ok(None) };
         let rows = counted(rows, under);
@@ -231,7 +232,8 @@ impl Walk {
         Ok(Some(Batch { rows, stored, unwritten, unread }))
     }
 
-    /// What the points of each metric take; empty if there were too many, or the store cannot measure.
+    /// The bytes that the points of each metric take; empty if there were too many metrics, or if the store
+    /// cannot measure them.
     async fn stored(
         &mut self,
         work: &Work,

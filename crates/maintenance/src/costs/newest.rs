@@ -1,4 +1,4 @@
-//! The newest metrics, with the storage rule that they fall under.
+//! The newest metrics, with the storage rules that apply to them.
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use plumbago_model::{MetricConfig, StorageRules};
 use plumbago_store::{MetadataStore, MetricRow};
 use serde::Serialize;
 
-/// A metric that was created lately.
+/// A metric that was created recently.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Newest {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
-    /// Its retention.
+    /// The retention.
     pub retention: String,
-    /// The section of the storage schemas in force that fits it; `None` for carbon's default.
+    /// The section of the present storage schemas that matches it; `None` for carbon's default.
     pub section: Option<String>,
-    /// The line of its header.
+    /// The line of the section's header.
     pub line: Option<usize>,
-    /// True if that section gives another retention: the rules were changed after it was created, or it has its own.
+    /// Whether that section has another retention, because the rules were changed after the metric was
+    /// created or the metric has its own settings.
     pub differs: bool,
 }
 
@@ -62,7 +63,7 @@ impl PartialEq for Created {
 
 impl Eq for Created {}
 
-/// Looks up the rules of metrics. A pattern may take long.
+/// Looks up the rules of the metrics. Matching a pattern may take long.
 pub(super) fn with_rules(
     metrics: Vec<Created>,
     rules: &StorageRules,

@@ -6,22 +6,23 @@ use plumbago_store::{MetricRow, Share};
 use crate::select::{NameBatches, Which};
 use crate::verb::{VerbError, Work};
 
-/// Rows in one page of a scan.
+/// Number of rows in one page of a scan.
 const PAGE: usize = 1000;
 
 /// Where rows come from.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// All rows of the store, in its order, from a position on.
+    /// All rows of the store, in the order of the store, starting at a position.
     Scan { position: Option<Vec<u8>>, is_done: bool },
     /// The rows of names that are found.
     Found(NameBatches),
 }
 
 impl Source {
-    /// The metrics below a directory, "" for all with the tagged series. A scan has others, too: ask [`is_below`].
+    /// The metrics below a directory; "" means all metrics, including tagged series. A scan also returns
+    /// other metrics, which [`is_below`] recognises.
     pub(super) fn new(work: &Work, under: &str) -> Self {
-        // As a glob, such a directory means others.
+        // As a glob, such a directory name would match other directories.
         if under.is_empty() || has_glob(under) {
             return Self::Scan { position: None, is_done: false };
         }
@@ -49,7 +50,7 @@ impl Source {
     }
 }
 
-/// Whether a metric is below a directory, "" for everything. Tagged series are in no directory.
+/// Whether a metric is below a directory, "" for all metrics. Tagged series are in no directory.
 pub(super) fn is_below(name: &str, under: &str) -> bool {
     under.is_empty()
         || name.strip_prefix(under).is_some_and(|rest| rest.starts_with('.') && !rest.contains(';'))

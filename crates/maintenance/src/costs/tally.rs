@@ -1,4 +1,4 @@
-//! What is counted while the rows pass.
+//! Counts rows while a pass reads them.
 
 use plumbago_store::MetricRow;
 use serde::Serialize;
@@ -10,28 +10,28 @@ use super::source::is_below;
 use super::top::Top;
 use crate::tester::full::estimate;
 
-/// Metrics that are named for each group.
+/// Number of example metrics for each group.
 const EXAMPLES_MAX: usize = 5;
 
-/// Rows, with what is known of each.
+/// Rows, with the data of each.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) rows: Vec<MetricRow>,
     /// The bytes that the points of each metric take; empty if they are not measured.
     pub(super) stored: Vec<u64>,
     pub(super) unwritten: Vec<bool>,
-    /// Empty if this is unknown.
+    /// Whether each metric is unread; empty if this is unknown.
     pub(super) unread: Vec<bool>,
 }
 
-/// Metrics that nobody uses.
+/// Unused metrics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Unused {
-    /// How many there are.
+    /// The number of these metrics.
     pub metrics: u64,
-    /// Some of them.
+    /// Names of some of these metrics.
     pub examples: Vec<String>,
-    /// The directories with the most of them, these first.
+    /// The directories with the most of these metrics, largest first.
     pub directories: Vec<Directory>,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Tally {
     pub(super) tagged: Counts,
     directories: Directories,
     newest: Top<Created>,
-    /// Names of metrics that nobody wrote, that nobody read, and of both.
+    /// Names of metrics that were not written, of those that were not read, and of those to which both applies.
     examples: [Vec<String>; 3],
 }
 
-/// What was counted.
+/// The resulting counts.
 #[derive(Debug)]
 pub(super) struct Tallied {
     pub(super) total: Counts,
@@ -106,7 +106,7 @@ impl Tally {
         }
     }
 
-    /// What was counted.
+    /// The resulting counts.
     pub(super) fn end(self) -> Tallied {
         let (limit, bytes, total) = (self.limit, self.total.bytes, self.total);
         let [unwritten, unread, both] = self.examples;
@@ -140,7 +140,7 @@ fn both_of(counts: &Counts) -> u64 {
     counts.both.unwrap_or(0)
 }
 
-/// Those of the rows that count: metrics that readers see, below a directory.
+/// The rows that count: metrics that readers see, below a directory.
 pub(super) fn counted(mut rows: Vec<MetricRow>, under: &str) -> Vec<MetricRow> {
     rows.retain(|row| row.problem.is_none() && row.config.is_some() && is_below(&row.name, under));
     rows

@@ -1,13 +1,13 @@
-//! The greatest of many things, without keeping the others.
+//! Keeps the largest of many items, without storing the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Keeps the greatest of what is added.
+/// Keeps the largest of the added items.
 #[derive(Debug)]
 pub(super) struct Top<T: Ord> {
     most: usize,
-    /// The least of them is on top.
+    /// A heap with the smallest of the kept items on top.
     heap: BinaryHeap<Reverse<T>>,
 }
 
@@ -27,7 +27,7 @@ impl<T: Ord> Top<T> {
         }
     }
 
-    /// The greatest, the greatest first.
+    /// The largest items, in descending order.
     pub(super) fn into_sorted(self) -> Vec<T> {
         let mut all: Vec<T> = self.heap.into_iter().map(|Reverse(one)| one).collect();
         all.sort_unstable_by(|one, other| other.cmp(one));

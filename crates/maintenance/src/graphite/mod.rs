@@ -1,4 +1,4 @@
-//! Stores the history of the metrics of another Graphite server, which is asked for it by `/render`.
+//! Imports the history of the metrics of another Graphite server, which is requested by `/render`.
 //!
 //! `graphite_source` is the server, `plan` says what it is asked for and where the answers go, `run` does it. The
 //! reasons are in `docs/decisions/import-from-graphite.md`.
@@ -27,10 +27,10 @@ use crate::verb::{Verb as _, VerbError, Work};
 
 /// The list of the metrics that were stored, in the directory of the jobs.
 const DONE_LIST: &str = "import-graphite.list";
-/// Metrics that a worker takes at a time.
+/// Number of metrics that a worker takes at a time.
 const CHUNK: usize = 100;
-/// Times in the options of two runs are compared by the day: a period like `30d` means a later time in the run that
-/// continues.
+/// Times in the options of two runs are compared by the day, because a period like `30d` means a later time
+/// in the run that continues.
 const DAY: i64 = 86_400;
 
 /// Stores the history of the metrics of another Graphite server.
@@ -75,7 +75,7 @@ impl ImportGraphite {
 /// Imports.
 ///
 /// # Errors
-/// If the server does not answer any more, the store fails, or the run is cancelled.
+/// If the server no longer answers, the store fails, or the run is cancelled.
 pub(crate) async fn import(plan: &ImportGraphite, work: &Work) -> Result<ImportGraphiteReport, VerbError> {
     let began = Instant::now();
     let source = work.graphites.connect(&plan.server).map_err(VerbError::Invalid)?;

@@ -1,7 +1,7 @@
-//! What to ask a server for, stage by stage, and where the points of an answer go. Pure.
+//! Plans the requests to a server, stage by stage, and where the points of an answer are stored. No I/O.
 //!
-//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So there is one
-//! request for each stage, from the oldest time that the stage holds until now.
+//! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So
+//! there is one request for each stage, from the oldest time of the stage until now.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use plumbago_store::HistoryStage;
 
 use crate::graphite_source::{SourceRange, SourceSeries};
 
-/// How much less than the reach of a stage is asked for, in seconds: the clocks of both sides may differ, and a request
-/// that reaches back too far is answered from a coarser stage.
+/// How much less than the length of a stage is requested, in seconds. The clocks of both sides may differ,
+/// and a request that reaches back too far is answered from a coarser stage.
 const MARGIN: i64 = 60;
 
-/// The part of the time that an import is about, in seconds since the epoch.
+/// The time range of an import, in seconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) from: Option<i64>,
@@ -24,7 +24,7 @@ pub(super) struct Part {
 /// A request for one stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The step that the answer should have.
+    /// The step that the answer should have, in seconds.
     pub(super) resolution: u32,
     pub(super) range: SourceRange,
 }
@@ -36,14 +36,14 @@ impl Part {
 }
 
 impl Request {
-    /// The values that the answer has for each metric.
+    /// The number of values that the answer has for each metric.
     pub(super) fn values(&self) -> u64 {
         let seconds = u64::try_from(self.range.until - self.range.from).unwrap_or(0);
         seconds / u64::from(self.resolution) + 1
     }
 }
 
-/// The requests for these stages, the finest first. Stages that have nothing of the part are left out.
+/// The requests for these stages, the finest first. Stages without points in the time range are left out.
 pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
     let mut finer_reach = 0;
     let mut all = Vec::with_capacity(stages.len());
@@ -51,7 +51,8 @@ pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
         let reach = i64::try_from(stage.duration()).unwrap_or(i64::MAX);
         let margin = MARGIN.min((reach - finer_reach) / 4);
         let oldest = now - reach + margin;
-        // Further back than the finer stage reaches, or else that one answers.
+        // The request must reach back further than the finer stage, because otherwise that stage would
+        // answer.
         let newest = now - finer_reach - margin;
         let from = part.from.map_or(oldest, |from| oldest.max(from.min(newest)));
         let until = part.until.map_or(now, |until| until.min(now));
@@ -68,25 +69,25 @@ pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
 #[derive(Debug)]
 pub(super) struct Collected<'a> {
     config: &'a MetricConfig,
-    /// The stages of the source are known, so an answer is not expected to fit a stage here.
+    /// Whether the stages of the source are known, so that an answer need not match a stage of this store.
     is_foreign: bool,
     part: Part,
-    /// For each stage the slots: whether the answer had the stage's step, and the value.
+    /// For each stage, the slots: whether the answer had the stage's step, and the value.
     stages: BTreeMap<u32, BTreeMap<u32, (bool, f64)>>,
-    /// Points in the answers.
+    /// Number of points in the answers.
     pub(super) points: u64,
 }
 
-/// What became of an answer.
+/// What happened to the points of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It went to the stage that was asked for.
+    /// The points were put into the requested stage.
     Same,
-    /// It went to this stage, of another step than was asked for, which is its own.
+    /// The points were put into this stage, whose step is that of the answer and not the requested one.
     Other(u32),
-    /// It was folded into this stage.
+    /// The points were aggregated into this stage.
     Folded(u32),
-    /// There is no stage for it.
+    /// There is no stage for them.
     None,
 }
 
@@ -120,8 +121,9 @@ impl<'a> Collected<'a> {
         fit
     }
 
-    /// The stages, the finest first, without empty ones. Without raw points, windows that have not ended at `now` are left
-    /// out: later points complete a window only if the raw slots of its begin are here.
+    /// The stages, the finest first, without empty ones. Without raw points, windows that have not ended at
+    /// `now` are left out: later points can complete a window only if the raw slots of its beginning are
+    /// stored here.
     pub(super) fn history(mut self, now: i64) -> Vec<HistoryStage> {
         let raw = self.config.retention.finest().resolution;
         self.stages.retain(|_, slots| !slots.is_empty());
@@ -147,7 +149,7 @@ impl<'a> Collected<'a> {
         if step == asked && is_here(step) {
             return Fit::Same;
         }
-        // A stage here that was asked for, and a finer answer.
+        // A stage of this store was requested, and the answer is finer.
         if !self.is_foreign && folds(asked) {
             return Fit::Folded(asked);
         }
@@ -157,12 +159,13 @@ impl<'a> Collected<'a> {
         let coarser = stages.iter().map(|stage| stage.resolution).find(|resolution| folds(*resolution));
         match coarser {
             Some(resolution) if self.is_foreign => Fit::Folded(resolution),
-            // The request for that stage brings its points.
+            // The request for that stage returns its points.
             _ => Fit::None,
         }
     }
 
-    /// Folds points into windows, as live points would be: windows of which too few slots are known are left out.
+    /// Folds points into windowsin the same way as live points. Windows with too few known slots are left
+    /// out.
     fn folded(&self, resolution: u32, step: u32, from: i64, points: &[(i64, f64)]) -> Vec<(u32, f64)> {
         let per = resolution / step;
         let method = self.config.aggregation;
@@ -170,7 +173,7 @@ impl<'a> Collected<'a> {
         for (time, value) in own(step, points) {
             windows.entry(time - time % resolution).or_default().push(value);
         }
-        // The window in which the answer begins is not whole.
+        // The window in which the answer begins is incomplete.
         windows.retain(|begin, _| i64::from(*begin) >= from);
         let fold = |(begin, values): (u32, Vec<f64>)| {
             let is_known = values.len() as f64 >= self.config.x_files_factor * f64::from(per);
@@ -181,7 +184,7 @@ impl<'a> Collected<'a> {
     }
 }
 
-/// The slots of points. Times that have none are left out.
+/// Maps points to slots. Times that belong to no slot are left out.
 fn own(resolution: u32, points: &[(i64, f64)]) -> Vec<(u32, f64)> {
     let slot = |(time, value): &(i64, f64)| {
         let time = u32::try_from(*time).ok()?;
@@ -214,13 +217,13 @@ mod tests {
         let asked = requests(config.retention.stages(), NOW, Part::default());
         assert_eq!(asked, [request(60, NOW - 86_400 + 60), request(3600, NOW - 31_536_000 + 60)]);
         assert_eq!(asked[0].values(), 1440);
-        // A day back the finer stage answers, so the coarse one is asked for further back.
+        // One day back, the finer stage still answers, so the coarse stage is requested for an earlier time.
         let part = Part { from: Some(NOW - 7200), until: Some(NOW - 3600) };
         let asked = requests(config.retention.stages(), NOW, part);
         let froms: Vec<i64> = asked.iter().map(|request| NOW - request.range.from).collect();
         assert_eq!(froms, [7200, 86_460]);
         assert!(asked.iter().all(|request| request.range.until == NOW - 3600));
-        // The fine stage has nothing that old.
+        // The fine stage has nothing this old.
         let part = Part { from: None, until: Some(NOW - 90_000) };
         let asked = requests(config.retention.stages(), NOW, part);
         assert_eq!(asked.iter().map(|request| request.resolution).collect::<Vec<_>>(), [3600]);
@@ -259,7 +262,7 @@ mod tests {
         let points = [&before[..], &full, &few].concat();
         let mut collected = Collected::new(&config, false, Part::default());
         assert_eq!(collected.take(&request(3600, begin - 60), &series(600, &points)), Fit::Folded(3600));
-        // The answer of the right step wins.
+        // The answer with the right step wins.
         let own = series(3600, &[(begin, 8.0)]);
         let mut other = Collected::new(&config, false, Part::default());
         other.take(&request(3600, begin), &series(600, &points));

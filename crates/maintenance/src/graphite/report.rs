@@ -1,4 +1,4 @@
-//! What an import from a Graphite server has done.
+//! The results of an import from a Graphite server.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,32 @@ use crate::counts::{HistoryCounts, SkipCounts};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportGraphiteReport {
-    /// Metrics of the server that were asked for.
+    /// Number of metrics of the server that were requested.
     pub metrics: u64,
-    /// Those of them that a run before this one has stored, which was cut off.
+    /// Number of metrics that an earlier, interrupted run had already stored.
     pub stored_before: u64,
-    /// Files of tagged series, whose names say nothing. Tagged series are found by tag expressions.
+    /// Number of files of tagged series that were skipped, because their names are not those of the series. Tagged
+    /// series are found by tag expressions.
     pub tagged: u64,
-    /// Metrics of which the server has no points.
+    /// Number of metrics for which the server has no points.
     pub without_points: u64,
-    /// Requests for points.
+    /// Number of requests for points.
     pub requests: u64,
-    /// Points that were read.
+    /// Number of points that were read.
     pub points: u64,
     /// Answers whose step is not the one of the stage, by what was asked, what came and what became of it.
     pub other_steps: BTreeMap<String, u64>,
-    /// What became of the points.
+    /// The results of storing the points.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Points that no stage of their metric takes, or that have expired.
+    /// Number of points for which their metric has no stage, or that have expired.
     pub left_out: u64,
     /// Metrics that were skipped.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 

@@ -1,9 +1,10 @@
-//! A run: metrics in batches, each asked for stage by stage and stored.
+//! A run: metrics in batches, which are requested stage by stage and stored.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use plumbago_model::tags::canonical;
 use plumbago_model::{MetricConfig, Retention, sanitize};
 use plumbago_store::{History, HistoryOptions};
 
@@ -19,13 +20,14 @@ use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 
-/// Metrics of one request, at most.
+/// Largest number of metrics in one request.
 const TARGETS_MAX: usize = 20;
-/// Bytes of their names, at most: some servers read lines of 4,094 bytes only, and escaped names are longer.
+/// Largest total size of their names in bytes. Some servers only read lines of up to 4,094 bytes, and escaped
+/// names are longer.
 const NAMES_BYTES: u64 = 1200;
-/// How the names of whisper's files of tagged series begin, which graphite-web lists too.
+/// The prefix of the names of whisper's files of tagged series, which graphite-web lists too.
 const TAGGED: &str = "_tagged.";
-/// Values that one answer has, about.
+/// About how many values one answer has.
 const VALUES_MAX: u64 = 200_000;
 
 /// What a run shares between its workers.
@@ -33,7 +35,7 @@ pub(super) struct Run<'a> {
     plan: &'a ImportGraphite,
     work: &'a Work,
     source: Arc<dyn GraphiteSource>,
-    /// The retention of the source, if it was named.
+    /// The retention of the source, if it was given.
     retention: Option<Retention>,
     rate: tokio::sync::Mutex<Rate>,
     refusals: tokio::sync::Mutex<Refusals>,
@@ -55,13 +57,13 @@ struct Metric {
 /// Why a metric is skipped: reason and text.
 type Why = (&'static str, String);
 
-/// Answers to one request, by name, or why a metric has none.
+/// The answers to one request by name, or why a metric has no answer.
 type Answers = HashMap<String, Result<SourceSeries, Why>>;
 
-/// The result of a call of a source, unless the run ends first. Only a server that is away ends the run.
+/// The result of a call of a source, unless the run ends first. Only an unreachable server ends the run.
 ///
 /// # Errors
-/// If the run is cancelled, or the server is away.
+/// If the run is cancelled, or the server is unreachable.
 pub(crate) async fn heard<T>(
     work: &Work,
     call: impl Future<Output = Result<T, SourceError>> + Send,
@@ -95,7 +97,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Finds the metrics, and returns the names of those that are to be imported.
+    /// Finds the metrics, and returns the names of those that have to be imported.
     pub(super) async fn due(&mut self) -> Result<Vec<String>, VerbError> {
         let mut names = Vec::new();
         let said = |error: SourceError| VerbError::Failed(error.to_string());
@@ -175,7 +177,7 @@ impl<'a> Run<'a> {
         requests(self.retention.as_ref().unwrap_or(&config.retention).stages(), now, self.part())
     }
 
-    /// How many of these metrics go into one request.
+    /// The number of first metrics that go into one request.
     fn batch_len(&self, config: &MetricConfig, metrics: &[Metric]) -> usize {
         let requests = self.requests(config, self.work.context.clock.now());
         let values = requests.iter().map(Request::values).max().unwrap_or(1).max(1);
@@ -204,7 +206,7 @@ impl<'a> Run<'a> {
         self.store(metrics, collected).await
     }
 
-    /// Asks for metrics; if the server cannot answer for all of them at once, one by one.
+    /// Requests metrics. If the server cannot answer for all of them together, requests them one by one.
     async fn answers(&self, names: &[&str], request: &Request) -> Result<Answers, VerbError> {
         let mut answers = Answers::new();
         if names.is_empty() {
@@ -241,7 +243,7 @@ impl<'a> Run<'a> {
         Ok(answer)
     }
 
-    /// Takes an answer for one metric, and counts it if its step is another one.
+    /// Takes an answer for one metric, and counts it if its step is not the requested one.
     fn take(
         &self,
         name: &str,
@@ -269,7 +271,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Stores what was collected, and notes it.
+    /// Stores the collected points, and notes the metrics as stored.
     async fn store(
         &self,
         metrics: &[Metric],
@@ -333,7 +335,7 @@ fn reason(error: &SourceError) -> Why {
     (reason, error.to_string())
 }
 
-/// The reason of a report's refusal, which stands before its first colon.
+/// The reason of a report's refusal, which is the text before the first colon.
 fn refused(text: &str) -> &'static str {
     let reasons = ["busy", "deleted", "memory", "name"];
     reasons.into_iter().find(|reason| reason_of(text) == *reason).unwrap_or("refused")
@@ -341,10 +343,12 @@ fn refused(text: &str) -> &'static str {
 
 /// Why a metric of the server cannot be imported.
 fn unfit(name: &str) -> Option<Why> {
-    if let Err(error) = sanitize(name) {
-        return Some(("name", format!("it cannot be the name of a metric: {error}")));
+    match canonical(name) {
+        Ok(clean) if clean == name => {}
+        Ok(clean) => return Some(("name", format!("its points would be those of {clean} here"))),
+        Err(error) => return Some(("name", format!("it cannot be the name of a metric: {error}"))),
     }
-    // These have a meaning in a target.
+    // These characters have a meaning in a target.
     let special = |c: char| "*?[]{}()'\",\\|".contains(c);
     let found = name.chars().find(|c| special(*c))?;
     Some(("target", format!("a server cannot be asked for a name with {found:?}")))
@@ -359,6 +363,8 @@ mod tests {
         assert_eq!(unfit("servers.a.cpu-0.user"), None);
         assert_eq!(unfit("disk.used;dc=a;host=b"), None);
         assert_eq!(unfit("a b").unwrap().0, "name");
+        assert_eq!(unfit("a;b=").unwrap().0, "name");
+        assert!(unfit("a;c=1;b=2").unwrap().1.contains("a;b=2;c=1"));
         assert_eq!(unfit("a.(b)").unwrap().0, "target");
         assert_eq!(unfit("a.b*").unwrap().0, "target");
     }

@@ -1,7 +1,8 @@
 //! Stores whisper files as the history of metrics.
 //!
-//! `walk` finds the files and their names, `read` reads one metric, `stored_files` remembers what was stored, so that a
-//! second run takes only changed files. The reasons are in `docs/decisions/whisper-import.md`.
+//! `walk` finds the files and their names, `read` reads one metric, and `stored_files` remembers which files
+//! were stored, so that a second run imports only changed files. The reasons are in
+//! `docs/decisions/whisper-import.md`.
 
 mod names;
 mod read;
@@ -34,9 +35,9 @@ use crate::verb::{VerbError, Work};
 /// The list of files that were stored, in the directory of the jobs.
 const STORED_FILES: &str = "import-whisper.list";
 
-/// Bytes of files that one call of the sink gets, about: 12 make a point.
+/// About how many bytes of files are passed to the sink in one call. A point has 12 bytes.
 const GROUP_BYTES: u64 = 6 << 20;
-/// Metrics that one call of the sink gets, at most.
+/// Largest number of metrics that are passed to the sink in one call.
 const GROUP_METRICS: usize = 256;
 
 /// Stores whisper files.
@@ -89,9 +90,10 @@ struct State {
     done: StoredFiles,
 }
 
-/// Imports.
+/// Imports whisper files.
 ///
 /// # Errors
+///
 /// If the store fails or the run is cancelled.
 pub(crate) async fn import_whisper(
     plan: &ImportWhisper,

@@ -1,4 +1,4 @@
-//! Names of tagged series whose files are named by a hash of the name.
+//! Names of tagged series whose files are named after a hash of the name.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// A reason and a text.
 pub(super) type Why = (&'static str, String);
 
-/// The names of tagged series, by the SHA-256 that carbon names their files by.
+/// The names of tagged series, by the SHA-256 after which carbon names their files.
 #[derive(Debug, Default)]
 pub struct TaggedNames(HashMap<String, String>);
 
@@ -24,7 +24,7 @@ impl TaggedNames {
         self.0.len()
     }
 
-    /// True if there are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

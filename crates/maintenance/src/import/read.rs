@@ -1,4 +1,4 @@
-//! Reads the files of one metric, also while they are being written.
+//! Reads the files of one metric, even while they are being written.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::walk::{FoundFile, Metric};
 
 /// The largest file that is read.
 const BYTES_MAX: u64 = 1 << 30;
-/// How often a file is read that changes meanwhile.
+/// How often a file that changes meanwhile is read.
 const TRIES: u32 = 10;
 /// Pause before a file is read again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -26,21 +26,21 @@ pub(super) struct Trouble {
     pub(super) text: String,
 }
 
-/// What was read of a metric.
+/// The result of reading a metric.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// `None` if no file could be read.
+    /// The history; `None` if no file could be read.
     pub(super) history: Option<History>,
     pub(super) problems: Vec<(PathBuf, Trouble)>,
     /// How often a file was read again because it had changed.
     pub(super) read_again: u64,
-    /// Slots whose value is not a number, which nobody shows.
+    /// Number of slots whose value is not a number, so that no reader shows it.
     pub(super) unknown_values: u64,
     /// The files as they were when they were read.
     pub(super) stamps: Vec<FoundFile>,
 }
 
-/// Reads all files of a metric and merges them: a later file only fills what the earlier ones lack.
+/// Reads all files of a metric and merges them. A later file only fills gaps of the earlier ones.
 pub(super) fn read_metric(metric: &Metric, since: Option<i64>, now: i64) -> Reading {
     let mut reading = Reading::default();
     for found in &metric.files {
@@ -93,7 +93,7 @@ impl Reading {
     }
 }
 
-/// The points of `first`, and those of `other` in between.
+/// The points of `first`, with the points of `other` between them.
 fn filled(first: &[(u32, f64)], other: &[(u32, f64)]) -> Vec<(u32, f64)> {
     let mut all = Vec::with_capacity(first.len().max(other.len()));
     let mut others = other.iter().copied().peekable();
@@ -108,7 +108,7 @@ fn filled(first: &[(u32, f64)], other: &[(u32, f64)]) -> Vec<(u32, f64)> {
     all
 }
 
-/// Reads a file until it has not changed meanwhile.
+/// Reads a file until it has not changed during the read.
 fn read_file(path: &Path, read_again: &mut u64) -> Result<(FoundFile, Vec<u8>), Trouble> {
     let unreadable = |error: std::io::Error| Trouble { reason: "unreadable", text: error.to_string() };
     for try_number in 1..=TRIES {
@@ -126,7 +126,7 @@ fn read_file(path: &Path, read_again: &mut u64) -> Result<(FoundFile, Vec<u8>), 
         if is_whole {
             return Ok((before, bytes));
         }
-        // A whole file with one point of the next write is as good as one read a moment later.
+        // A complete file with one point of the next write is as good as one read a moment later.
         if try_number == TRIES && bytes.len() as u64 == after.bytes {
             return Ok((FoundFile { changed: 0, ..before }, bytes));
         }

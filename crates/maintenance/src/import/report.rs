@@ -1,4 +1,4 @@
-//! What an import has done.
+//! The results of an import of whisper files.
 
 use std::path::Path;
 
@@ -14,29 +14,29 @@ use crate::verb_error::VerbError;
 pub struct ImportReport {
     /// Whisper files that were found.
     pub files: u64,
-    /// Their bytes.
+    /// The size of the files in bytes.
     pub bytes: u64,
-    /// Metrics to import.
+    /// Number of metrics to import.
     pub metrics: u64,
-    /// Metrics left out because their files have not changed since they were imported.
+    /// Number of metrics left out because their files have not changed since they were imported.
     pub unchanged: u64,
-    /// Metrics that existed with other settings than their files have. They keep theirs.
+    /// Number of metrics that existed with other settings than their files have. They keep theirs.
     pub other_settings: u64,
-    /// What became of the points.
+    /// The results of storing the points.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Points that no stage of their metric takes, or that have expired.
+    /// Number of points for which their metric has no stage, or that have expired.
     pub left_out: u64,
-    /// Slots whose value is not a number.
+    /// Number of slots whose value is not a number.
     pub unknown_values: u64,
     /// How often a file was read again because it had changed while it was read.
     pub read_again: u64,
     /// Files that were skipped or need attention.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The list of files that were stored, each with its size and the time of its last change, so that a run that was
-//! killed continues, and a second run takes only changed files.
+//! The list of files that were stored, each with its size and the time of its last change. With it, a run
+//! after a kill continues, and a second run imports only changed files.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -10,10 +10,10 @@ use super::walk::{FoundFile, Metric};
 use super::{ImportWhisper, VerbError};
 use crate::skipped::unwritable;
 
-/// The list, and the file that it is appended to.
+/// The list, and the file to which it is appended.
 pub(super) struct StoredFiles {
     path: PathBuf,
-    /// What the files were imported as: with other options they are imported again.
+    /// The options of the import. With other options, the files are imported again.
     options: String,
     known: HashMap<String, (u64, i128)>,
     out: Option<BufWriter<fs::File>>,
@@ -44,12 +44,12 @@ impl StoredFiles {
         }
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
         list.out = Some(BufWriter::new(file));
-        // A line that a crash has cut off must not spoil the next one.
+        // A line that a crash has cut off must not damage the next line.
         list.write(b"\n")?;
         Ok(list)
     }
 
-    /// True if all files of the metric were stored as they are now.
+    /// Whether all files of the metric were stored in their present state.
     pub(super) fn has(&self, metric: &Metric) -> bool {
         metric.files.iter().all(|file| {
             self.key(file).is_some_and(|key| self.known.get(&key) == Some(&(file.bytes, file.changed)))

@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plumbago_model::sanitize;
+use plumbago_model::tags::canonical;
 
 use super::names::{TaggedNames, Why};
 
-/// Directories below each other, at most.
+/// Largest depth of nested directories.
 const DEPTH_MAX: usize = 256;
-/// The number of the error for a chain of links without an end.
+/// The error number for a cycle of links.
 const ELOOP: i32 = 40;
 
 /// A file as it was found.
@@ -40,9 +40,9 @@ impl Metric {
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// By name.
+    /// The metrics, sorted by name.
     pub(super) metrics: Vec<Metric>,
-    /// Whisper files, also those with a problem.
+    /// The number of whisper files, including those with a problem.
     pub(super) files: u64,
     pub(super) problems: Vec<(PathBuf, Why)>,
 }
@@ -52,18 +52,18 @@ struct Walk<'a> {
     prefix: &'a str,
     tagged: &'a TaggedNames,
     root: &'a Path,
-    /// Device and inode of the directories above this one.
+    /// Device and inode of the parent directories.
     above: Vec<(u64, u64)>,
-    /// Device and inode of all directories seen.
+    /// Device and inode of all directories visited so far.
     seen: HashSet<(u64, u64)>,
-    /// The names of this tree.
+    /// The names found in this tree.
     names: HashSet<String>,
     found: &'a mut Found,
     metrics: &'a mut BTreeMap<String, Vec<FoundFile>>,
 }
 
 impl Found {
-    /// Looks through files and trees.
+    /// Searches files and trees.
     pub(super) fn look(paths: &[PathBuf], prefix: &str, tagged: &TaggedNames) -> Self {
         let (mut found, mut metrics) = (Self::default(), BTreeMap::new());
         for root in paths {
@@ -91,7 +91,7 @@ impl Walk<'_> {
 
     fn visit(&mut self, path: &Path, is_root: bool) {
         let is_whisper = path.extension().is_some_and(|extension| extension == "wsp");
-        // Follows links.
+        // This follows links.
         let metadata = match fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.raw_os_error() == Some(ELOOP) => {
@@ -157,7 +157,7 @@ impl Walk<'_> {
         self.metrics.entry(name).or_default().push(file);
     }
 
-    /// The name of the metric that a file has, from its place in the tree.
+    /// The name of the metric of a file, from the place of the file in the tree.
     fn name(&self, path: &Path) -> Result<String, Why> {
         let inside = path.strip_prefix(self.root).ok().filter(|inside| !inside.as_os_str().is_empty());
         let inside = inside.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
@@ -169,10 +169,8 @@ impl Walk<'_> {
             _ => text.replace('/', "."),
         };
         let whole = if self.prefix.is_empty() { name } else { format!("{}.{name}", self.prefix) };
-        match sanitize(&whole) {
-            Ok(name) => Ok(name.into_owned()),
-            Err(error) => Err(("name", format!("{whole:?} cannot be the name of a metric: {error}"))),
-        }
+        canonical(&whole)
+            .map_err(|error| ("name", format!("{whole:?} cannot be the name of a metric: {error}")))
     }
 }
 
@@ -182,6 +180,18 @@ mod tests {
 
     fn names(found: &Found) -> Vec<&str> {
         found.metrics.iter().map(|metric| metric.name.as_str()).collect()
+    }
+
+    #[test]
+    fn names_are_those_that_points_get() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a;c=1;b=2.wsp", "a;.wsp", "a;b=.wsp", "d..e.wsp"] {
+            fs::write(dir.path().join(file), b"x").unwrap();
+        }
+        let found = Found::look(&[dir.path().to_owned()], "", &TaggedNames::default());
+        assert_eq!(names(&found), ["a;b=2;c=1", "d.e"]);
+        let reasons: Vec<&str> = found.problems.iter().map(|(_, (reason, _))| *reason).collect();
+        assert_eq!(reasons, ["name", "name"]);
     }
 
     #[test]

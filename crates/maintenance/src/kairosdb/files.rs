@@ -9,11 +9,12 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::verb::VerbError;
 
-/// Bytes of lines in one block, about.
+/// About how many bytes of lines one block has.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The longest line that is read. A line holds a storage row of KairosDB: three weeks of one series.
+/// The longest line that is read, in bytes. A line contains a storage row of KairosDB, which is three weeks
+/// of one series.
 const LINE_BYTES_MAX: usize = 256 << 20;
-/// How a file begins that is compressed with gzip.
+/// The first bytes of a file that is compressed with gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The files, in the order in which they are read.
@@ -27,23 +28,24 @@ struct FoundFile {
     changed: String,
 }
 
-/// Lines of one file that stand one after the other.
+/// Consecutive lines of one file.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
     /// Where each line ends.
     pub(super) ends: Vec<usize>,
-    /// The number of its first line, from 0 on.
+    /// The number of its first line, counted from 0.
     pub(super) first: u64,
-    /// Numbers of lines that are too long. They are empty here.
+    /// The numbers of lines that are too long. These lines are empty in the block.
     pub(super) too_long: Vec<u64>,
 }
 
 impl Files {
-    /// Looks at the files.
+    /// Checks the files.
     ///
     /// # Errors
-    /// If one is none or cannot be read.
+    ///
+    /// If a path is not a file, or cannot be read.
     pub(super) fn look(paths: &[PathBuf]) -> Result<Self, VerbError> {
         let mut files = Vec::new();
         for path in paths {
@@ -61,7 +63,8 @@ impl Files {
         Ok(Self(files))
     }
 
-    /// Path, size and time of change of each, by which a run knows that they are still the same.
+    /// Path, size and time of change of each file. A run uses them to recognise that the files have not
+    /// changed.
     pub(super) fn stamps(&self) -> Vec<(&Path, u64, &str)> {
         self.0.iter().map(|file| (&*file.path, file.bytes, &*file.changed)).collect()
     }
@@ -70,7 +73,7 @@ impl Files {
         self.0.len()
     }
 
-    /// Bytes of all files.
+    /// Size of all files, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(|file| file.bytes).sum()
     }
@@ -112,7 +115,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The number of the next line, from 0 on.
+    /// The number of the next line, counted from 0.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -120,7 +123,7 @@ impl Lines {
     /// Reads the next block; an empty one at the end.
     ///
     /// # Errors
-    /// If the file cannot be read. The block then has the lines before.
+    /// If the file cannot be read. In that case the block has the lines before the failure.
     pub(super) fn block(&mut self, block: &mut Block) -> Result<(), VerbError> {
         block.clear();
         block.first = self.next;
@@ -128,7 +131,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Reads a line. False at the end.
+    /// Reads a line. Returns false at the end.
     fn line(&mut self, block: &mut Block) -> Result<bool, VerbError> {
         let from = block.bytes.len();
         let failed = |error| unreadable(&self.path, &error);

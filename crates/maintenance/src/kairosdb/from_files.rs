@@ -1,4 +1,4 @@
-//! Takes the points of files.
+//! Imports the points in files.
 
 use plumbago_kairosdb::history::{Entry, HistoryLines};
 
@@ -7,13 +7,14 @@ use super::scratch::Position;
 use super::split::Splitter;
 use crate::verb::VerbError;
 
-/// A line that was read, or why it was not.
+/// A line that was read, or why it could not be read.
 type Line = (u64, Result<Entry, String>);
 
-/// Takes what is left of the files.
+/// Imports the rest of the files.
 ///
 /// # Errors
-/// If a file cannot be opened or the scratch directory not be written, or the run is cancelled.
+///
+/// If a file cannot be opened, the scratch directory cannot be written, or the run is cancelled.
 pub(super) fn take(splitter: &mut Splitter, files: &Files, workers: usize) -> Result<(), VerbError> {
     splitter.work.progress.begin("reading: points", None);
     let Position { source, done } = splitter.position();
@@ -39,7 +40,7 @@ fn file(
     loop {
         splitter.work.go_on()?;
         blocks.iter_mut().for_each(Block::clear);
-        // After an error the other blocks are empty.
+        // After an error, the following blocks are empty.
         let broken = blocks.iter_mut().try_for_each(|block| lines.block(block)).err();
         let too_long = blocks.iter().flat_map(|block| &block.too_long);
         let too_long = too_long.map(|number| (*number, Err("it is longer than 256 MiB".to_owned())));
@@ -50,7 +51,7 @@ fn file(
             }
         }
         if let Some(error) = broken {
-            // What was read of a file that is cut off counts.
+            // The lines read from a truncated file are used.
             return splitter.skip("unreadable", &path, &error.to_string());
         }
         if blocks.last().is_none_or(|block| block.ends.is_empty()) {
@@ -70,7 +71,7 @@ fn read_side_by_side(blocks: &[Block]) -> Vec<Vec<Line>> {
     })
 }
 
-/// Reads the lines of a block. Points of one series in lines that follow each other become one entry.
+/// Reads the lines of a block. Points of one series in consecutive lines become one entry.
 fn read(block: &Block) -> Vec<Line> {
     let mut reader = HistoryLines::default();
     let mut all: Vec<Line> = Vec::new();

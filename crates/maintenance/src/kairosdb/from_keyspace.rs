@@ -1,4 +1,5 @@
-//! Takes the points of a keyspace: all of them in the order of the token ring, or those that are asked for by the indexes.
+//! Imports the points of a keyspace: all of them in the order of the token ring, or the requested ones by
+//! means of the indexes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,14 +17,16 @@ use crate::job::JobError;
 use crate::kairosdb::ImportKairosdb;
 use crate::verb::{Verb as _, VerbError};
 
-/// Parts of the token ring.
+/// Number of parts of the token ring.
 const PARTS: u32 = 1024;
-/// How much earlier than its points a row may begin, in milliseconds: three weeks, KairosDB's own width.
+/// How much earlier than its points a row may begin, in milliseconds: three weeks, which is KairosDB's row
+/// width.
 const WIDTH_MS: i64 = 21 * 86_400_000;
 
-/// Takes what is left of a keyspace.
+/// Imports the rest of a keyspace.
 ///
 /// # Errors
+///
 /// If the servers do not answer, the scratch directory cannot be written, or the run is cancelled.
 pub(super) async fn take(
     splitter: &mut Splitter,
@@ -48,11 +51,11 @@ struct Reader<'a> {
     unit: TimeUnit,
     splitter: &'a mut Splitter,
     workers: usize,
-    /// Hashes of the rows that an index lists, if that matters.
+    /// Hashes of the rows that an index lists, if rows are compared with the indexes.
     listed: Option<HashSet<u64>>,
 }
 
-/// What is read page by page.
+/// A source that is read page by page.
 #[derive(Clone)]
 enum Source {
     Ring(Share),
@@ -72,7 +75,7 @@ struct Stream {
 type Decoded = Vec<(Vec<u8>, u64, Result<Entry, String>)>;
 
 impl Reader<'_> {
-    /// Reads the whole keyspace. `compares` if the rows are to be compared with the indexes.
+    /// Reads the whole keyspace. `compares` says whether to compare the rows with the indexes.
     async fn all(&mut self, compares: bool) -> Result<(), VerbError> {
         if compares {
             self.listed = Some(self.listed().await?);
@@ -105,7 +108,7 @@ impl Reader<'_> {
         Ok(listed)
     }
 
-    /// Reads the rows of some metrics and times.
+    /// Reads the rows of some metrics in a time range.
     async fn by_index(&mut self, plan: &ImportKairosdb) -> Result<(), VerbError> {
         let metrics = match plan.metrics.as_slice() {
             [] => self.tables.metrics().await?,
@@ -129,7 +132,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The keys of the rows of a metric that begin in a range of times, from the indexes of both generations.
+    /// The keys of the rows of a metric that begin in a time range, from both generations of indexes.
     async fn keys(&self, metric: &str, from: i64, until: i64) -> Result<BTreeSet<Vec<u8>>, VerbError> {
         let is_wanted = |time: i64| (from..=until).contains(&time);
         let mut keys = BTreeSet::new();
@@ -139,7 +142,7 @@ impl Reader<'_> {
             }
         }
         let before = self.tables.listed_before(metric).await?;
-        // A key that cannot be read is asked for, so that it is named.
+        // A key that cannot be read is requested, so that it is reported.
         let is_asked_for = |key: &Vec<u8>| RowKey::read(key).map_or(true, |key| is_wanted(key.row_time_ms));
         keys.extend(before.into_iter().filter(is_asked_for));
         Ok(keys)
@@ -175,8 +178,8 @@ impl Reader<'_> {
     }
 }
 
-/// The start times of the rows that begin in a range, and of the last row before it. A keyspace of version 1.3 may have
-/// rows that are longer than [`WIDTH_MS`], so that last row may have points of the range.
+/// The start times of the rows that begin in a range, and of the last row before it. A keyspace of version
+/// 1.3 may have rows that are longer than [`WIDTH_MS`], so that row may have points in the range.
 fn rows_within(times: Vec<i64>, from: i64, until: i64) -> Vec<i64> {
     let before = times.iter().copied().filter(|time| *time < from).max();
     times.into_iter().filter(|time| Some(*time) == before || (from..=until).contains(time)).collect()
@@ -188,7 +191,7 @@ fn take_row(
     stream: &mut Stream,
     (key, damaged, entry): (Vec<u8>, u64, Result<Entry, String>),
 ) -> Result<(), VerbError> {
-    // A row that continues from the page before counts once.
+    // A row that continues from the previous page counts once.
     let is_new = stream.last != key;
     splitter.report().rows += u64::from(is_new);
     let is_unlisted = is_new && listed.is_some_and(|listed| !listed.contains(&xxh3_64(&key)));
@@ -233,7 +236,7 @@ fn decode(unit: TimeUnit, rows: Vec<KairosCells>) -> Decoded {
     rows.into_iter().map(row).collect()
 }
 
-/// The beginning of a key, for people.
+/// The beginning of a key, for messages.
 fn shown(key: &[u8]) -> String {
     let text: String = key.escape_ascii().take(200).map(char::from).collect();
     format!("row {text}")

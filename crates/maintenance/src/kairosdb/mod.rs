@@ -1,8 +1,9 @@
-//! Stores the history of a KairosDB or an OpenTSDB as the history of series.
+//! Imports the history of a KairosDB or an OpenTSDB.
 //!
-//! First everything is read once and divided by series into files (`scratch`), because the points of one series stand
-//! far apart there and a window has to be folded from all of them. Then each file is stored (`part`). A run that was
-//! killed continues where it stopped. The reasons are in `docs/decisions/kairosdb-import.md`.
+//! First everything is read once and divided by series into files (`scratch`), because the points of one
+//! series are far apart in the source and a window has to be folded from all of them. Then each file is
+//! stored (`part`). After a kill, the next run continues where the killed one stopped. The reasons are in
+//! `docs/decisions/kairosdb-import.md`.
 
 mod files;
 mod from_files;
@@ -33,11 +34,11 @@ use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 
-/// The directory of a run's files, in that of the jobs.
+/// The directory of a run's files, inside the directory of the jobs.
 const SCRATCH: &str = "import-kairosdb";
-/// Points that one call of the store gets, about.
+/// About how many points are passed to the store in one call.
 const GROUP_POINTS: u64 = 500_000;
-/// Series that one call of the store gets, at most.
+/// Largest number of series that are passed to the store in one call.
 const GROUP_SERIES: usize = 256;
 
 /// Stores the history of a KairosDB or an OpenTSDB.
@@ -73,6 +74,7 @@ pub struct ImportKairosdb {
 /// Imports.
 ///
 /// # Errors
+///
 /// If a file cannot be read, the store fails, or the run is cancelled.
 pub(crate) async fn import(plan: &ImportKairosdb, work: &Work) -> Result<ImportKairosdbReport, VerbError> {
     let began = Instant::now();
@@ -115,7 +117,7 @@ async fn split(
     tokio::task::spawn_blocking(splitting).await.map_err(|error| VerbError::Failed(error.to_string()))?
 }
 
-/// What the workers that store share.
+/// What the workers that store parts share.
 struct Run<'a> {
     plan: &'a ImportKairosdb,
     work: &'a Work,
@@ -149,7 +151,7 @@ async fn store(
 }
 
 impl Run<'_> {
-    /// Stores one file of the scratch directory, and notes that it is stored.
+    /// Stores one file of the scratch directory, and notes this.
     async fn part(&self, part: usize) -> Result<(), VerbError> {
         self.work.go_on()?;
         let path = self.lock().path(part);

@@ -1,4 +1,4 @@
-//! Reads a part of the scratch directory: its series, each with one value for a slot.
+//! Reads a part of the scratch directory: its series, with one value for each slot.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,11 +11,11 @@ use super::suggest::Suggestions;
 use crate::histories::Histories;
 use crate::verb::VerbError;
 
-/// What holds for all parts.
+/// The parameters for all parts.
 pub(super) struct Limits {
-    /// Seconds since the epoch. Later points are of the future.
+    /// The present time in seconds since the epoch. Later points count as future points.
     pub(super) now: i64,
-    /// Whether resolutions are to be found.
+    /// Whether to find resolutions for suggested rules.
     pub(super) suggests: bool,
 }
 
@@ -68,7 +68,7 @@ impl Found {
         let config = histories.config_for(&name);
         let raw = config.retention.finest();
         let total = points.len() as u64;
-        // Stable, so that of two points of one time and kind the later line counts.
+        // A stable sort: of two points of the same time and kind, the one in the later line wins.
         points.sort_by_key(|(key, _)| *key);
         if limits.suggests {
             self.suggestions.note(&name, &points);
@@ -116,11 +116,11 @@ fn seconds(key: i64) -> i64 {
     key / 2000
 }
 
-/// One point for each slot: the last one of those sorted points.
+/// One point for each slot: the last of these sorted points in it.
 fn slots(points: &[(i64, f64)], resolution: u32) -> Vec<(u32, f64)> {
     let mut slots: Vec<(u32, f64)> = Vec::with_capacity(points.len());
     for (key, value) in points {
-        // Later times than 2106 are of the future and not here.
+        // Times after 2106 are in the future, so they are not here.
         let Ok(time) = u32::try_from(seconds(*key)) else { continue };
         let slot = time - time % resolution;
         match slots.last_mut().filter(|(last, _)| *last == slot) {

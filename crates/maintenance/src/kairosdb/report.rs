@@ -1,4 +1,4 @@
-//! What an import has done.
+//! The results of an import of a history.
 
 use std::collections::BTreeMap;
 
@@ -12,90 +12,91 @@ use crate::counts::{HistoryCounts, SkipCounts};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportKairosdbReport {
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: u64,
-    /// Their bytes.
+    /// The size of the files in bytes.
     pub bytes: u64,
-    /// Entries that were read: a storage row of KairosDB, or points of OpenTSDB that followed each other.
+    /// Entries that were read: a storage row of KairosDB, or points of OpenTSDB that were consecutive.
     pub entries: u64,
-    /// Storage rows of a keyspace that were read.
+    /// Number of storage rows of a keyspace that were read.
     pub rows: u64,
     /// Storage rows that the indexes list, if they were read.
     pub listed_rows: u64,
-    /// Listed rows without a point.
+    /// Number of listed rows without a point.
     pub empty_rows: u64,
-    /// Rows that no index lists. They are only looked for in a dry run of a whole keyspace.
+    /// Number of rows that no index lists. They are searched for only in a dry run of a whole keyspace.
     pub unlisted_rows: u64,
     /// Numbers that were read.
     pub points: u64,
-    /// Points that were not asked for.
+    /// Number of points outside the requested metrics and times.
     pub outside: u64,
-    /// Points whose time had milliseconds, which are cut.
+    /// Number of points whose times had milliseconds, which are cut off.
     pub cut: u64,
-    /// Whole numbers beyond 2⁵³, which become the nearest number that has a double.
+    /// Whole numbers beyond 2⁵³, which are rounded to the nearest double.
     pub rounded: u64,
-    /// Points with a time to live, which is not kept.
+    /// Number of points with a time to live, which is not kept.
     pub with_ttl: u64,
     /// Values that are not kept, by type.
     pub not_kept: BTreeMap<String, u64>,
-    /// Points that are none, by reason.
+    /// Refused points, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Series.
+    /// The number of series.
     pub series: u64,
-    /// Points that have a slot of the finest stage.
+    /// Number of points that are the value of a slot of the finest stage.
     pub slots: u64,
-    /// Points whose slot has a later one.
+    /// Number of points that are not kept because their slot has a later point.
     pub same_slot: u64,
-    /// Points of the same millisecond as another one of their series.
+    /// Number of points with the same millisecond as another point of their series.
     pub same_time: u64,
-    /// Points that are older than any stage keeps.
+    /// Number of points that are older than any stage keeps.
     pub too_old: u64,
-    /// Points that are later than now.
+    /// Number of points that are later than now.
     pub future: u64,
-    /// The same by storage rule.
+    /// The same counts by storage rule.
     pub rules: Vec<RuleCounts>,
-    /// Series that existed with other settings than the rules give. They keep theirs.
+    /// Number of series that existed with other settings than those of the rules. They keep theirs.
     pub other_settings: u64,
-    /// What became of the points and windows, in all stages.
+    /// The results of storing points and windows, in all stages.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// What was skipped.
+    /// The numbers of skipped items.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// The coarsest storage rules that lose no more than slots of a second; empty if they were not asked for.
+    /// The coarsest storage rules that lose no more points than slots of one second would; empty if they were
+    /// not requested.
     pub suggested_rules: String,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 
-/// What comes under one storage rule.
+/// The counts for one storage rule.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RuleCounts {
     /// The section; empty for the built-in rule.
     pub section: String,
-    /// The retention that it gives.
+    /// The retention of the section.
     pub retention: String,
-    /// The method.
+    /// The aggregation method.
     pub aggregation: String,
-    /// Series.
+    /// The number of series.
     pub series: u64,
-    /// Points.
+    /// The number of points.
     pub points: u64,
-    /// Points whose slot has a later one.
+    /// Number of points that are not kept because their slot has a later point.
     pub same_slot: u64,
-    /// Points that are older than any stage keeps.
+    /// Number of points that are older than any stage keeps.
     pub too_old: u64,
-    /// Values that are not kept: text and types of plug-ins.
+    /// Number of values that are not kept, such as texts and types of plug-ins.
     pub not_kept: u64,
-    /// Points with a time to live.
+    /// Number of points with a time to live.
     pub with_ttl: u64,
-    /// Rows of a keyspace that no index lists.
+    /// Number of rows of a keyspace that no index lists.
     pub unlisted_rows: u64,
 }
 
 impl ImportKairosdbReport {
-    /// Adds what was found and stored of other series.
+    /// Adds the counts of other series.
     pub(super) fn add(&mut self, other: &Self) {
         for (sum, more) in [
             (&mut self.series, other.series),

@@ -1,8 +1,8 @@
-//! The files of a run: the points, divided by series, and how far the run has come.
+//! The files of a run: the points, divided by series, and the progress of the run.
 //!
-//! A series is in one part, whichever line its points come from. A part is a row of records: the length of the name as
-//! two bytes, the name, four counts of four bytes (points, values that are not kept, points with a time to live, rows that no
-//! index lists), and 16 bytes a point. Numbers are little-endian.
+//! All points of a series are in one part. A part is a sequence of records: the length of the name as two
+//! bytes, the name, four counts of four bytes (points, values that are not kept, points with a time to live,
+//! rows that no index lists), and 16 bytes for each point. Numbers are little-endian.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -22,15 +22,15 @@ use crate::verb::{Verb as _, VerbError};
 
 /// Number of parts. Each is an open file while the points are divided.
 pub(super) const PARTS: usize = 256;
-/// Bytes of the counts of a record.
+/// Size of the counts of a record, in bytes.
 const COUNTS_BYTES: usize = 16;
-/// Bytes of a point.
+/// Size of a point, in bytes.
 const POINT_BYTES: usize = 16;
-/// Bytes that wait to be written, of each part.
+/// Size of the write buffer of each part, in bytes.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Bytes that are appended between two looks at the room on the disk.
+/// The free space on the disk is checked after this many appended bytes.
 const LOOK_BYTES: u64 = 1 << 20;
-/// Most points of a record.
+/// Largest number of points in a record.
 const RECORD_POINTS: usize = 1 << 16;
 
 const STATE: &str = "state.json";
@@ -40,22 +40,22 @@ const STATE: &str = "state.json";
 pub(super) struct Position {
     /// The file, the part of the token ring, or the metric.
     pub(super) source: usize,
-    /// Lines of it that are done.
+    /// The number of its lines that are done.
     pub(super) done: u64,
 }
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct State {
-    /// The parameters that decide what the files hold. With other parameters a run begins again.
+    /// The parameters that determine the content of the files. A run with other parameters begins again.
     made_for: serde_json::Value,
-    /// What was read up to here.
+    /// The position up to which everything was read.
     pub(super) position: Position,
     /// The length of each part at that time.
     lengths: Vec<u64>,
-    /// Everything is read.
+    /// Whether everything has been read.
     pub(super) is_split: bool,
-    /// Parts that are stored.
+    /// The parts that are already stored.
     pub(super) stored: BTreeSet<usize>,
     report: ImportKairosdbReport,
     suggestions: Suggestions,
@@ -68,29 +68,30 @@ pub(super) struct Scratch {
     state: State,
     parts: Vec<BufWriter<File>>,
     lengths: Vec<u64>,
-    /// Bytes that stay free on the disk: it is that of the data directory, and the journal needs some of it.
+    /// Bytes that must stay free on the disk, because the journal of the data directory needs some space
+    /// there too.
     min_free: u64,
-    /// Bytes that were appended since the last look at the room.
+    /// Number of bytes appended since the last check of the free space.
     since_look: u64,
-    /// Beside the directory, because a run may begin the directory anew.
+    /// The lock is beside the directory, because a run may recreate the directory.
     _lock: File,
 }
 
-/// What a part has of one series.
+/// The data of one series in a part.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) name: String,
     pub(super) not_kept: u64,
     pub(super) with_ttl: u64,
     pub(super) unlisted_rows: u64,
-    /// Twice the milliseconds, plus one for a floating point number, so that points sort by time and the one that
-    /// counts comes last; and the value.
+    /// For each point, a key and the value. The key is twice the milliseconds, plus one for a floating point
+    /// number, so that points sort by time and the one that wins comes last.
     pub(super) points: Vec<(i64, f64)>,
 }
 
 impl Scratch {
-    /// Opens the directory. What an earlier run with the same parameters left is used again. `min_free` bytes of the disk
-    /// are left free.
+    /// Opens the directory. Files of an earlier run with the same parameters are used again. `min_free` bytes
+    /// of the disk are left free.
     ///
     /// # Errors
     /// If it cannot be written, or another run uses it.
@@ -138,7 +139,7 @@ impl Scratch {
             let path = self.path(part);
             let failed = |error| unwritable(&path, &error);
             let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
-            // What was written after the last checkpoint is read again.
+            // Everything that was written after the last checkpoint is read again.
             file.set_len(self.lengths[part]).map_err(failed)?;
             self.parts.push(BufWriter::with_capacity(BUFFER_BYTES, file));
         }
@@ -158,7 +159,7 @@ impl Scratch {
         self.directory.join(format!("{part:03}"))
     }
 
-    /// Number of points in a part, about.
+    /// About how many points a part has.
     pub(super) fn points(&self, part: usize) -> u64 {
         self.lengths[part] / POINT_BYTES as u64
     }
@@ -207,7 +208,8 @@ impl Scratch {
         written.map_err(|error| self.failed(part, &error))
     }
 
-    /// Fails while there is still room for what a daemon has to write. What waits in the buffers counts as written.
+    /// Fails before the space runs out that a daemon needs for its own files. Bytes in the buffers count as
+    /// written.
     fn check_room(&mut self) -> Result<(), VerbError> {
         let Some(free) = free_at(&self.directory) else { return Ok(()) };
         let waiting: u64 = self.parts.iter().map(|part| part.buffer().len() as u64).sum();
@@ -224,17 +226,18 @@ impl Scratch {
         Err(VerbError::DiskFull { path: self.directory.clone(), why })
     }
 
-    /// Notes that a part cannot be written. The run has to end then.
+    /// Notes that a part cannot be written. In that case the run has to end.
     fn failed(&mut self, part: usize, error: &std::io::Error) -> VerbError {
         self.cut_back();
         unwritable(&self.path(part), error)
     }
 
-    /// Closes the parts at their lengths of the last checkpoint: what is read again anyway must not fill the disk.
+    /// Closes the parts at their lengths of the last checkpoint, because data that will be read again must
+    /// not fill the disk.
     fn cut_back(&mut self) {
         for (part, length) in std::mem::take(&mut self.parts).into_iter().zip(&self.state.lengths) {
             let (file, _) = part.into_parts();
-            // If it fails, the next run does it.
+            // If this fails, the next run does it.
             let _ = file.set_len(*length);
         }
     }
@@ -281,7 +284,7 @@ impl Scratch {
         self.save()
     }
 
-    /// Removes the directory. Returns what the run has done.
+    /// Removes the directory. Returns the report of the run.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -308,7 +311,7 @@ fn part_of(name: &str) -> usize {
     xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize % PARTS
 }
 
-/// True if the parts have at least what the state says.
+/// Whether the parts have at least the lengths that the state says.
 fn is_whole(directory: &Path, state: &State) -> bool {
     let has = |(part, length): (usize, &u64)| {
         let path = directory.join(format!("{part:03}"));

@@ -1,4 +1,4 @@
-//! Divides the points by series, wherever they come from.
+//! Divides the points by series.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::verb::{VerbError, Work};
 /// A killed run can continue from a position that is saved after each this many points.
 const CHECKPOINT_POINTS: u64 = 16 << 20;
 
-/// Takes points and writes them to the parts of their series.
+/// Receives points and writes them to the parts of their series.
 pub(super) struct Splitter {
     scratch: Scratch,
     skipped: Skipped,
@@ -23,12 +23,12 @@ pub(super) struct Splitter {
     since_checkpoint: u64,
 }
 
-/// Which points are wanted.
+/// Which points are imported.
 struct Filter {
-    /// In milliseconds.
+    /// The start in milliseconds since the epoch.
     from: i64,
     until: i64,
-    /// As they stand in names; empty for all.
+    /// The metrics, as they appear in names; empty for all.
     metrics: HashSet<String>,
 }
 
@@ -42,7 +42,7 @@ impl Filter {
         }
     }
 
-    /// Removes what is not wanted. Returns how many points that are.
+    /// Removes the points that are not imported. Returns how many these are.
     fn apply(&self, entry: &mut Entry) -> u64 {
         let before = entry.points.len();
         let metric = entry.name.split(';').next().unwrap_or_default();
@@ -72,7 +72,8 @@ impl Splitter {
         self.scratch.report()
     }
 
-    /// Takes the points of an entry. `is_unlisted` if they are of a storage row that no index lists, which counts as one.
+    /// Takes the points of an entry. `is_unlisted` says that they belong to a storage row that no index
+    /// lists; this row is counted.
     pub(super) fn take(&mut self, mut entry: Entry, is_unlisted: bool) -> Result<(), VerbError> {
         if entry.name.is_empty() {
             return Ok(());
@@ -102,12 +103,12 @@ impl Splitter {
         Ok(())
     }
 
-    /// Notes something that cannot be read.
+    /// Notes an entry that cannot be read.
     pub(super) fn skip(&mut self, reason: &str, what: &str, why: &str) -> Result<(), VerbError> {
         self.skipped.note(&mut self.scratch.report().skips, reason, what, why)
     }
 
-    /// True if so much was taken that a checkpoint is worth it.
+    /// Whether enough points were taken since the last checkpoint to make another one.
     pub(super) fn is_checkpoint_due(&self) -> bool {
         self.since_checkpoint >= CHECKPOINT_POINTS
     }

@@ -1,4 +1,4 @@
-//! The coarsest storage rules that lose no more points than slots of a second would.
+//! Finds the coarsest storage rules that lose no more points than slots of one second would.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,21 @@ use serde::{Deserialize, Serialize};
 /// Resolutions that are tried, in seconds.
 const RESOLUTIONS: [u32; 19] =
     [1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400];
-/// Most metrics of which notes are kept. Further ones count as one.
+/// Largest number of metrics that are recorded separately. Further ones are recorded together.
 const METRICS_MAX: usize = 100_000;
-/// Most metrics that a pattern names. A section for more of them takes all series with tags, and comes last.
+/// Largest number of metrics that a pattern lists. If a section would have more, it matches all series with
+/// tags, and comes last.
 const NAMED_MAX: usize = 200;
-/// The note of all metrics above [`METRICS_MAX`].
+/// The record of all metrics beyond [`METRICS_MAX`].
 const OTHERS: &str = "";
 
-/// What is known of each metric.
+/// The records of the metrics.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Suggestions(BTreeMap<String, Note>);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Note {
-    /// A bit for each resolution that loses nothing in any series.
+    /// A bit for each resolution at which no series loses points.
     fits: u32,
     /// The first second of any series.
     oldest: i64,
@@ -36,7 +37,7 @@ impl Note {
 }
 
 impl Suggestions {
-    /// Looks at the points of a series, which are sorted. A key is twice the milliseconds, plus a bit.
+    /// Examines the sorted points of a series. A key is twice the milliseconds, plus a bit.
     pub(super) fn note(&mut self, name: &str, points: &[(i64, f64)]) {
         let Some((first, _)) = points.first() else { return };
         let count = |resolution: u32| {
@@ -73,7 +74,8 @@ impl Suggestions {
             group.series += note.series;
             group.age = group.age.max(now.saturating_sub(note.oldest));
         }
-        // What cannot be named takes the rest. Only the finest such group may: coarser ones would lose points.
+        // The group that is too large to be listed matches the rest. Only the finest such group may do so,
+        // because coarser ones would lose points.
         let rest = groups.iter().find(|(_, group)| !group.is_named()).map(|(resolution, _)| *resolution);
         let mut text = String::new();
         let mut last = Group::default();
@@ -95,14 +97,14 @@ impl Suggestions {
     }
 }
 
-/// Metrics with one resolution.
+/// Metrics with the same resolution.
 #[derive(Default)]
 struct Group<'a> {
     metrics: Vec<&'a str>,
     series: u64,
     /// Seconds since the first point.
     age: i64,
-    /// Number and resolution of the metrics of the group that takes the rest.
+    /// The number of metrics, and the resolution, of the group that matches the rest.
     count: usize,
     resolution: u32,
 }
@@ -119,7 +121,7 @@ impl Group<'_> {
 
     fn section(&self, resolution: u32, pattern: &str) -> String {
         let day = 86_400;
-        // A day more, since the import may come later than this.
+        // One day more, because the import may be made later than this.
         let days = self.age.max(0) / day + 2;
         format!(
             "# {} metrics, {} series\n[kairosdb_{resolution}s]\npattern = {pattern}\nretentions = {resolution}s:{days}d\n\n",
@@ -129,7 +131,7 @@ impl Group<'_> {
     }
 }
 
-/// A text as a pattern that finds just it.
+/// A pattern that matches just this text.
 fn escaped(text: &str) -> String {
     let is_plain =
         |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | '%' | ',' | ':' | '@' | '=');
@@ -157,7 +159,7 @@ mod tests {
         found.note("minute;a=1", &every(60_000, 500));
         found.note("minute;a=2", &every(120_000, 0));
         found.note("half.a minute;a=1", &every(30_000, 0));
-        // Milliseconds are lost anyway.
+        // Milliseconds are lost in any case.
         found.note("fast;a=1", &every(250, 0));
         found.note("lonely;a=1", &every(60_000, 0)[..1]);
         let text = found.text(1_700_000_000 + 86_400 * 10);

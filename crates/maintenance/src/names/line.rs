@@ -1,9 +1,10 @@
-//! A line of a list of names: `name [retention [method [xFilesFactor]]]`. Pure.
+//! A line of a list of names: `name [retention [method [xFilesFactor]]]`. No I/O.
 
 use plumbago_model::retention::RetentionError;
-use plumbago_model::{Aggregation, MetricConfig, Retention, Stage, sanitize};
+use plumbago_model::tags::canonical;
+use plumbago_model::{Aggregation, MetricConfig, Retention, Stage};
 
-/// A name with the settings that its line has.
+/// A name with the settings in its line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Line {
     pub(super) name: String,
@@ -18,14 +19,15 @@ impl Line {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
-        let text = text.trim();
+        // Some editors begin a file with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || text.starts_with('#') {
             return Ok(None);
         }
         let mut fields = text.split_whitespace();
-        let name = sanitize(fields.next().unwrap_or_default()).map_err(|error| error.to_string())?;
+        let name = canonical(fields.next().unwrap_or_default()).map_err(|error| error.to_string())?;
         let line = Self {
-            name: name.into_owned(),
+            name,
             retention: fields.next().map(retention).transpose()?,
             aggregation: fields.next().map(aggregation).transpose()?,
             factor: fields.next().map(factor).transpose()?,
@@ -36,7 +38,7 @@ impl Line {
         }
     }
 
-    /// The settings of the line; what it lacks is taken from those of the storage rules.
+    /// The settings of the line; settings that it lacks are taken from the storage rules.
     pub(super) fn config(&self, rules: &MetricConfig) -> MetricConfig {
         MetricConfig {
             retention: self.retention.clone().unwrap_or_else(|| rules.retention.clone()),
@@ -45,7 +47,7 @@ impl Line {
         }
     }
 
-    /// True if a metric has the settings that the line names.
+    /// Whether a metric has the settings that the line gives.
     pub(super) fn fits(&self, config: &MetricConfig) -> bool {
         self.retention.as_ref().is_none_or(|retention| *retention == config.retention)
             && self.aggregation.is_none_or(|method| method == config.aggregation)
@@ -53,7 +55,7 @@ impl Line {
     }
 }
 
-/// A retention as we write it, `60s:1d,1h:1y`, or as BigGraphite does, `1440*60s:8760*1h`.
+/// A retention as Plumbago writes it, `60s:1d,1h:1y`, or as BigGraphite does, `1440*60s:8760*1h`.
 fn retention(text: &str) -> Result<Retention, String> {
     let parsed = if text.contains('*') { biggraphites(text) } else { Retention::from_text(text) };
     parsed.map_err(|error| format!("retention {text:?}: {error}"))
@@ -64,7 +66,7 @@ fn biggraphites(text: &str) -> Result<Retention, RetentionError> {
         let form = || RetentionError::Form(part.to_owned());
         let (points, precision) = part.split_once('*').ok_or_else(form)?;
         let points: u32 = points.trim().parse().map_err(|_| form())?;
-        // One slot of that precision is a retention of its own.
+        // A single slot of this precision is a complete retention.
         let one = Retention::from_text(&format!("{}:1", precision.trim()))?;
         Ok(Stage { points, ..one.finest() })
     };
@@ -107,6 +109,8 @@ mod tests {
         for (word, method) in methods {
             assert_eq!(line(&format!("a 60*1s {word}")).aggregation, Some(method));
         }
+        assert_eq!(line("\u{feff}a.b 60s:1d").name, "a.b");
+        assert_eq!(line("a;x=y;b=2").name, "a;b=2;x=y");
         assert_eq!(line("a;x=y"), Line { name: "a;x=y".to_owned(), ..Line::default() });
     }
 
@@ -123,6 +127,7 @@ mod tests {
             ("a 60s:1d sum 2", "xFilesFactor"),
             ("a 60s:1d sum 0.5 more", "more"),
             ("..", "name"),
+            ("a;b= 60s:1d", "tags"),
         ] {
             let why = Line::parse(text).unwrap_err();
             assert!(why.contains(part), "{text}: {why}");

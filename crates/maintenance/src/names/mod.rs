@@ -19,7 +19,7 @@ use crate::rate::Rate;
 use crate::skipped::Skipped;
 use crate::verb::{VerbError, Work};
 
-/// Names that are created together.
+/// Number of names that are created together.
 const BATCH: usize = 500;
 /// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -42,20 +42,20 @@ pub struct ImportNames {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportNamesReport {
-    /// Lines with a name.
+    /// Number of lines with a name.
     pub names: u64,
-    /// Metrics that were created; in a dry run, that would be.
+    /// Number of metrics that were created; in a dry run, that would be created.
     pub created: u64,
-    /// Names of metrics that exist, or that were in the list before.
+    /// Number of names of metrics that exist already, or that occurred in the list before.
     pub known: u64,
-    /// Metrics that exist with other settings than their line has, which stay.
+    /// Number of metrics that exist with other settings than those in their line. They keep theirs.
     pub other_settings: u64,
-    /// Lines that were skipped. The metrics with other settings have examples, too.
+    /// Lines that were skipped. Metrics with other settings are among the examples too.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 
@@ -128,7 +128,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The lines of names that the batch does not have twice, and whose settings the store can hold.
+    /// The lines whose names are not in the batch yet, and whose settings the store can hold.
     async fn storable(&mut self, lines: Vec<Line>) -> Result<Vec<Line>, VerbError> {
         let mut seen = HashSet::new();
         let mut storable = Vec::with_capacity(lines.len());
@@ -159,7 +159,7 @@ impl Run<'_> {
                     config.to_text(),
                     line.config(&rules).to_text()
                 );
-                // Listed beside the skipped lines, but not counted as one.
+                // Listed with the skipped lines, but not counted as skipped.
                 self.report.skips.note_example("other_settings", &line.name, &text);
                 self.skipped.list("other_settings", &line.name, &text)?;
             }
@@ -182,7 +182,7 @@ struct Lines<'a> {
     number: u64,
 }
 
-/// A line with its number, or why it cannot be read.
+/// A line with its number, or why the line cannot be read.
 type NumberedLine = (u64, Result<String, String>);
 
 impl<'a> Lines<'a> {
@@ -192,7 +192,7 @@ impl<'a> Lines<'a> {
         Ok(Self { path, reader: BufReader::new(file), number: 0 })
     }
 
-    /// `None` at the end of the file.
+    /// Reads the next line; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<NumberedLine>, VerbError> {
         let failed = |error: std::io::Error| VerbError::Failed(format!("{}: {error}", self.path.display()));
         let mut line = Vec::new();

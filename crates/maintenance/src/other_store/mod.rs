@@ -1,4 +1,5 @@
-//! Stores what another store of this program has: names, settings, and all stages with values and counts.
+//! Imports the metrics of another store of this program: names, settings, and all stages with values and
+//! counts.
 //!
 //! `source_store` is the other store, `run` reads and stores. The reasons are in `docs/decisions/copy-and-move.md`.
 
@@ -64,16 +65,17 @@ impl ImportStore {
 /// Imports.
 ///
 /// # Errors
-/// If the other store cannot be opened or read, this one fails, or the run is cancelled.
+///
+/// If the other store cannot be opened or read, this store fails, or the run is cancelled.
 pub(crate) async fn import(plan: &ImportStore, work: &Work) -> Result<ImportStoreReport, VerbError> {
     let began = Instant::now();
     let list = (!plan.dry_run).then(|| work.dir.join(DONE_LIST));
-    // This check comes before the other store is opened: of two runs, the first has locked that store.
+    // This check comes before the other store is opened, because an earlier run has locked that store.
     let done = DoneList::lock(list, ImportStore::NAME)?;
     work.progress.begin("opening the other store", None);
     let source = work.other_stores.open(&plan.file, &plan.directory).await?;
     let result = import_from(&*source, plan, work, done).await;
-    // Also after an error: the data directory must not stay locked.
+    // Closed after an error too, because the data directory must not stay locked.
     let closed = source.close().await;
     let (report, done) = result?;
     let damage = closed?;

@@ -1,4 +1,4 @@
-//! What an import from another store has done.
+//! The results of an import from another store.
 
 use plumbago_store::HistoryReport;
 use serde::{Deserialize, Serialize};
@@ -11,38 +11,38 @@ use crate::counts::{HistoryCounts, SkipCounts};
 pub struct ImportStoreReport {
     /// The store that was read.
     pub source: String,
-    /// Metrics of that store that were selected.
+    /// Number of metrics of that store that were selected.
     pub metrics: u64,
     /// Selected metrics that an earlier run, which was cut off, had stored.
     pub stored_before: u64,
-    /// Metrics that were deleted in the source meanwhile.
+    /// Number of metrics that were deleted in the source meanwhile.
     pub gone: u64,
-    /// Metrics without points, of which only names and settings are taken.
+    /// Number of metrics without points, of which only names and settings are imported.
     pub without_points: u64,
     /// Slots and windows that were read.
     pub slots: u64,
-    /// Metrics that existed here with other settings, and keep them.
+    /// Number of metrics that existed here with other settings, and keep them.
     pub other_settings: u64,
-    /// What became of the slots and windows.
+    /// The results of storing the slots and windows.
     #[serde(flatten)]
     pub history: HistoryCounts,
-    /// Slots and windows that have expired, or that no stage of the metric takes.
+    /// Slots and windows that have expired, or for which the metric has no stage.
     pub left_out: u64,
-    /// Points ahead of now.
+    /// Number of points ahead of now that were imported.
     pub ahead: u64,
     /// Metrics that were skipped.
     #[serde(flatten)]
     pub skips: SkipCounts,
-    /// Damaged files of the source: what they had is not there.
+    /// Damaged files of the source. Their content is missing from the import.
     pub damage: Vec<String>,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// How long it took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
 }
 
 impl ImportStoreReport {
-    /// True if everything was taken.
+    /// Whether everything was imported.
     pub fn is_whole(&self) -> bool {
         self.skips.is_empty() && self.damage.is_empty()
     }

@@ -18,9 +18,9 @@ use crate::verb::{VerbError, Work};
 
 /// Maximum number of metrics that are read and stored together.
 const BATCH: usize = 64;
-/// Maximum number of slots of their stages. Each worker has about this many in memory.
+/// Maximum number of slots of their stages. Each worker has about this many slots in memory.
 const BATCH_SLOTS: u64 = 1 << 20;
-/// Metrics of one page of the list of all.
+/// Number of metrics in one page of the list of all metrics.
 const PAGE: usize = 10_000;
 
 /// What a run shares between its workers.
@@ -42,7 +42,7 @@ struct State {
 /// A metric to import.
 pub(super) struct Due {
     name: String,
-    /// How many slots all its stages have.
+    /// The number of slots of all its stages.
     slots: u64,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Finds the metrics that are to be imported.
+    /// Finds the metrics that have to be imported.
     pub(super) async fn due(&mut self) -> Result<Vec<Due>, VerbError> {
         let patterns = self.plan.patterns().map_err(VerbError::Invalid)?;
         let mut due = Vec::new();
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
     /// The settings of those metrics that exist here.
     async fn known(&self, metrics: &[StoredMetric]) -> Result<Vec<Option<Arc<MetricConfig>>>, VerbError> {
         let names: Vec<&str> = metrics.iter().map(|metric| metric.history.name.as_str()).collect();
-        // Those in use first: a metric that live points have just created has no metadata yet.
+        // The metrics in use come first: a metric that live points have just created has no metadata yet.
         let in_use = self.work.histories.settings_in_use(&names).await?;
         let stored = self.work.stores.metadata.get(&names).await?;
         let known = in_use.into_iter().zip(stored);
@@ -197,7 +197,7 @@ impl<'a> Run<'a> {
         Ok(done)
     }
 
-    /// Stores metrics. Returns the names of those that were.
+    /// Stores metrics. Returns the names of those that were stored.
     async fn store(&self, metrics: Vec<StoredMetric>) -> Result<Vec<String>, VerbError> {
         let (mut histories, mut rest) = (Vec::new(), Vec::new());
         for StoredMetric { history, ahead } in metrics {
@@ -222,7 +222,7 @@ impl<'a> Run<'a> {
         Ok(done)
     }
 
-    /// Takes points ahead of now as from a sender: they have no slot yet.
+    /// Accepts points ahead of now as if a sender had sent them, because they have no slot yet.
     async fn store_ahead(&self, name: &str, points: &[(u32, f64)]) -> Result<(), VerbError> {
         self.lock().report.ahead += points.len() as u64;
         if self.plan.dry_run {
@@ -257,7 +257,7 @@ fn slots_of(config: &MetricConfig) -> u64 {
     config.retention.stages().iter().map(|stage| u64::from(stage.points)).sum()
 }
 
-/// Why a name cannot be that of a metric here. Another program may have written it.
+/// Why a metric of this store cannot have the name. Another program may have written it.
 fn unfit(name: &str) -> Option<String> {
     match sanitize(name) {
         Ok(clean) if clean == name => None,

@@ -1,7 +1,7 @@
-//! The question `du`: what the points of metrics take in the store, by directory.
+//! The question `du`: the size of the points of metrics in the store, by directory.
 
 use async_trait::async_trait;
-use plumbago_model::{MetricId, Stage};
+use plumbago_model::{MetricId, Stage, escaped};
 use serde::{Deserialize, Serialize};
 
 use crate::question::{Question, Rows};
@@ -9,10 +9,12 @@ use crate::quotas::DirectoryQuota;
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Most directories and metrics in one answer.
+/// Largest number of directories and metrics in one answer.
 const NODES_MAX: usize = 100_000;
 /// The size of a point in Cassandra's tables, in bytes, as BigGraphite estimates it.
 pub(crate) const POINT_BYTES: u64 = 24;
+/// Components of a directory that a search is told; a glob has not many more. The names that it finds are compared.
+const COMPONENTS_MAX: usize = 100;
 /// The directory above all others.
 const ROOT: &str = "/";
 
@@ -20,7 +22,7 @@ const ROOT: &str = "/";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Du {
-    /// The metrics and directories; `/` for everything.
+    /// The metrics and directories; `/` for all metrics.
     pub glob: String,
 }
 
@@ -29,13 +31,13 @@ pub struct Du {
 pub struct Size {
     /// The metric or the directory.
     pub path: String,
-    /// How many metrics it has.
+    /// The number of metrics.
     pub metrics: u64,
     /// The size of their points in bytes.
     pub bytes: u64,
-    /// True if the bytes are not measured but computed, for full stages.
+    /// Whether the bytes are not measured, but computed for full stages.
     pub estimated: bool,
-    /// The quota that counts for the directory.
+    /// The quota that applies to the directory, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<DirectoryQuota>,
 }
@@ -56,8 +58,8 @@ impl Question for Du {
                 false => Size::none(work, &node.path),
             };
             if node.is_metric {
-                add(work, &Which { names: Some(vec![node.path.clone()]), ..Which::default() }, &mut size)
-                    .await?;
+                let itself = Which { names: Some(vec![node.path.clone()]), ..Which::default() };
+                add(work, &itself, |_| true, &mut size).await?;
             }
             rows.send(size).await?;
         }
@@ -72,22 +74,38 @@ impl Size {
     }
 }
 
-/// Measures what is below a directory, `/` for everything, without tagged series.
+/// Measures what is below a directory, `/` for all metrics, without tagged series.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub async fn below(work: &Work, directory: &str) -> Result<Size, VerbError> {
     let mut size = Size::none(work, directory);
-    let glob = if directory == ROOT { "**".to_owned() } else { format!("{directory}.**") };
-    add(work, &Which::glob(&glob), &mut size).await?;
+    if directory == ROOT {
+        add(work, &Which::glob("**"), |_| true, &mut size).await?;
+    } else {
+        let is_below = |name: &str| name.strip_prefix(directory).is_some_and(|rest| rest.starts_with('.'));
+        add(work, &Which::glob(&glob_of(directory)), is_below, &mut size).await?;
+    }
     Ok(size)
 }
 
-async fn add(work: &Work, which: &Which, size: &mut Size) -> Result<(), VerbError> {
+/// A glob that matches everything below a directory. Characters of globs in the directory stand for themselves.
+fn glob_of(directory: &str) -> String {
+    let components: Vec<&str> = directory.split('.').take(COMPONENTS_MAX).collect();
+    format!("{}.**", escaped(&components.join(".")))
+}
+
+/// Adds those of the selected metrics that count.
+async fn add(
+    work: &Work,
+    which: &Which,
+    counts: impl Fn(&str) -> bool,
+    size: &mut Size,
+) -> Result<(), VerbError> {
     let mut found = work.names.find(which);
     while let Some(names) = found.recv().await {
         let names = names?;
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| counts(name)).collect();
         let known = work.stores.metadata.get(&names).await?;
         let stages: Vec<(MetricId, Vec<Stage>)> =
             known.iter().flatten().map(|meta| (meta.id(), meta.config.retention.stages().to_vec())).collect();

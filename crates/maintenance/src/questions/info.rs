@@ -1,4 +1,4 @@
-//! The question `info`: what is known of a metric.
+//! The question `info`: the settings, dates and sizes of a metric.
 
 use async_trait::async_trait;
 use plumbago_model::{MetricConfig, Stage};
@@ -17,43 +17,43 @@ pub struct Info {
     pub which: Which,
 }
 
-/// What is known of a metric.
+/// The data of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its id, in which the store keeps its points.
+    /// The id under which the store keeps the points.
     pub id: String,
     /// The retention, like `1m:1w,1h:730d`.
     pub retention: String,
     /// How points are folded into the next stage.
     pub aggregation: String,
-    /// The part of a window's slots that must be known.
+    /// The share of a window's slots that must be known, from 0 to 1.
     pub x_files_factor: f64,
-    /// When it was created, in seconds since the epoch.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
-    /// When a daemon last noted that it is written, in seconds since the epoch; only on a shared store.
+    /// When a daemon last recorded that it is written, in seconds since the epoch; only on a shared store.
     pub updated_on: Option<u32>,
-    /// When it was last read, in seconds since the epoch, as far as the store has noted that.
+    /// When it was last read, in seconds since the epoch, if the store has recorded that.
     pub read_on: Option<u32>,
-    /// Its stages.
+    /// The stages.
     pub stages: Vec<StageInfo>,
 }
 
-/// What a stage of a metric has.
+/// The data of a stage of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageInfo {
     /// The stage, like `1m:1w`.
     pub stage: String,
-    /// Slots that it has at most.
+    /// The number of slots that the stage can hold.
     pub slots: u32,
-    /// Slots with a value, also those that are still in memory.
+    /// Number of slots with a value, including those that are still in memory.
     pub points: u64,
-    /// The first of them, in seconds since the epoch.
+    /// The time of the first of them, in seconds since the epoch.
     pub first: Option<i64>,
-    /// The last of them, in seconds since the epoch.
+    /// The time of the last of them, in seconds since the epoch.
     pub last: Option<i64>,
-    /// Bytes that they take in the store; `None` if the store cannot say.
+    /// The bytes that they take in the store; `None` if the store cannot measure this.
     pub bytes: Option<u64>,
 }
 

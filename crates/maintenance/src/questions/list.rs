@@ -14,9 +14,9 @@ use crate::verb::{VerbError, Work};
 pub struct List {
     /// The metrics.
     pub which: Which,
-    /// Only metrics without a point for this many seconds; `None` for all.
+    /// Selects only metrics without a point for this many seconds; `None` for all.
     pub silent_seconds: Option<u64>,
-    /// Only metrics that nobody has read for this many seconds; `None` for all.
+    /// Selects only metrics that were not read for this many seconds; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_seconds: Option<u64>,
 }
@@ -24,7 +24,7 @@ pub struct List {
 /// A metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -66,7 +66,7 @@ impl Question for List {
     }
 }
 
-/// The metrics that nobody has read for this many seconds, if the store has noted reads for that long.
+/// The metrics that were not read for this many seconds, if the store has recorded reads for that long.
 async fn unread_for(work: &Work, seconds: u64) -> Result<Unread, VerbError> {
     let now = work.context.clock.now();
     let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));

@@ -63,6 +63,7 @@ pub struct Points {
     /// Seconds between two slots.
     pub step: u32,
     /// Timestamp in seconds since the epoch, value, and with rows as stored the number of raw slots in it.
+    #[serde(with = "crate::infinite::points")]
     pub points: Vec<(i64, f64, Option<f64>)>,
 }
 

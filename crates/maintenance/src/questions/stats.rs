@@ -1,4 +1,4 @@
-//! The question `stats`: how many metrics and points each namespace has, where a namespace is a pattern of names.
+//! The question `stats`: how many metrics and points each namespace has. A namespace is a pattern of names.
 
 use async_trait::async_trait;
 use plumbago_model::rules::Pattern;
@@ -10,21 +10,21 @@ use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
 
-/// Most namespaces in a question.
+/// Largest number of namespaces in a question.
 const NAMESPACES_MAX: usize = 10_000;
 /// The name of the only namespace if none is given.
 const TOTAL: &str = "total";
-/// The namespace of metrics that are in no other.
+/// The namespace of metrics that belong to no other.
 const NONE: &str = "none";
 
 /// Counts all metrics, tagged ones too.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stats {
-    /// The namespaces. A metric belongs to the first whose pattern matches. If the list is empty, all metrics are in one
-    /// namespace, `total`.
+    /// The namespaces. A metric belongs to the first whose pattern matches. If the list is empty, all metrics
+    /// are in one namespace, `total`.
     pub namespaces: Vec<Namespace>,
-    /// Whether the bytes are added up too.
+    /// Whether to add up the bytes too.
     pub bytes: bool,
 }
 
@@ -32,27 +32,27 @@ pub struct Stats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// A regular expression in Python's syntax that matches from the beginning of the name, as in BigGraphite.
     pub pattern: String,
 }
 
-/// The numbers of a namespace.
+/// The counts of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSize {
     /// The namespace; `none` for the metrics that match no pattern.
     pub namespace: String,
-    /// How many metrics it has.
+    /// The number of metrics.
     pub metrics: u64,
-    /// How many points the metrics have when all their stages are full.
+    /// The number of points that the metrics have when all their stages are full.
     pub points: u64,
-    /// The size of the points in bytes, if it was asked for.
+    /// The size of the points in bytes, if it was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// True if the bytes are not measured but computed, for full stages.
+    /// Whether the bytes are not measured, but computed for full stages.
     pub estimated: bool,
-    /// True if tagged series are not counted, because the process has no names in memory.
+    /// Whether tagged series are not counted, because the process has no names in memory.
     pub without_tagged: bool,
 }
 
@@ -108,7 +108,7 @@ impl Stats {
 /// The counts so far.
 struct Tally {
     patterns: Vec<Pattern>,
-    /// A size for each pattern, and one for what matches none of them.
+    /// A size for each pattern, and one for the metrics that match none of them.
     sizes: Vec<NamespaceSize>,
 }
 

@@ -1,4 +1,4 @@
-//! What the stages of a metric take when they are full.
+//! The size of the stages of a metric when they are full.
 
 use plumbago_model::{Retention, Stage};
 use serde::Serialize;
@@ -7,22 +7,23 @@ use crate::questions::du;
 use crate::questions::info::{self, StageInfo};
 use crate::verb::{VerbError, Work};
 
-/// Bytes of a raw point and of a window in the embedded store, merged (`docs/measurements.md`).
+/// Size in bytes of a raw point and of a window in the embedded store, after merging (`docs/measurements.md`).
 const EMBEDDED: [f64; 2] = [1.44, 5.08];
-/// Fewer points of a metric say nothing about its next ones: a block has bytes of its own.
+/// With fewer points, a metric is not measured: they do not predict the size of later points, because each
+/// block adds bytes of its own.
 const MEASURED_LEAST: u64 = 500;
-/// Most slots that are read to measure a metric.
+/// Largest number of slots that are read to measure a metric.
 const MEASURED_MOST: u64 = 2_000_000;
 
-/// Where the bytes of a point come from.
+/// How the bytes of a point were determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// From the points that the metric has in the embedded store.
+    /// By measuring the points of the metric in the embedded store.
     Measured,
-    /// From measurements of other metrics in an embedded store.
+    /// By measurements of other metrics in an embedded store.
     Embedded,
-    /// From BigGraphite's estimate for a point in Cassandra's tables.
+    /// By BigGraphite's estimate for a point in Cassandra's tables.
     Cassandra,
 }
 
@@ -33,18 +34,18 @@ pub struct FullStage {
     pub stage: String,
     /// Seconds between two slots.
     pub resolution: u32,
-    /// Slots that it has.
+    /// The number of its slots.
     pub slots: u32,
-    /// How long it keeps them, in seconds.
+    /// The time that the stage covers, in seconds.
     pub seconds: u64,
-    /// What they take, in bytes.
+    /// The size of the slots in bytes.
     pub bytes: u64,
-    /// Where that comes from.
+    /// How this size was determined.
     pub origin: Origin,
 }
 
-/// Computes what a metric with this retention takes in the store when its stages are full. If the metric exists and has
-/// enough points, they are measured.
+/// Computes the size of a metric with this retention in the store when its stages are full. If the metric
+/// exists and has enough points, they are measured.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -69,8 +70,8 @@ pub async fn full(work: &Work, name: &str, retention: &Retention) -> Result<Vec<
     Ok(retention.stages().iter().enumerate().map(stage).collect())
 }
 
-/// What a metric with this retention takes in the embedded store, or in Cassandra, when its stages are full. It is estimated,
-/// and reads nothing.
+/// Estimates the size of a metric with this retention in the embedded store, or in Cassandra, when its stages
+/// are full. Reads nothing.
 pub(crate) fn estimate(retention: &Retention, is_embedded: bool) -> u64 {
     let stages = retention.stages().iter().enumerate();
     let bytes = stages.map(|(at, stage)| {
@@ -80,7 +81,8 @@ pub(crate) fn estimate(retention: &Retention, is_embedded: bool) -> u64 {
     bytes.sum::<f64>().round() as u64
 }
 
-/// The bytes that a raw point and a window of a metric take; `None` where it has too few, or too many to read them.
+/// The bytes that a raw point and a window of a metric take; `None` if it has too few of them, or too many to
+/// read.
 async fn measured(work: &Work, name: &str) -> Result<[Option<f64>; 2], VerbError> {
     let none = [None, None];
     if work.sizes.is_none() {

@@ -1,4 +1,4 @@
-//! Where an existing metric differs from the rules, which count only when a metric is created.
+//! Compares existing metrics with the rules, which apply only when a metric is created.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use plumbago_model::MetricConfig;
 
 use crate::verb::{VerbError, Work};
 
-/// An existing metric, beside what the rules would give it.
+/// An existing metric, and the settings that the rules would give it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// Its settings.
+    /// The settings.
     pub config: Arc<MetricConfig>,
     /// The settings by the rules, as this store keeps them.
     pub wanted: Arc<MetricConfig>,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
-    /// Whether `plumbago rules apply` would change it.
+    /// Whether `plumbago rules apply` would change the metric.
     pub differs: bool,
-    /// Why `plumbago rules apply` would leave it as it is, although it differs.
+    /// Why `plumbago rules apply` would not change the metric, although its settings differ.
     pub refused: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! What storage rules do with names, for those who test them before they are used. Nothing here changes anything.
+//! Shows what storage rules do with names, so that rules can be tested before they are used. Nothing is
+//! changed.
 
 pub mod full;
 pub mod known;

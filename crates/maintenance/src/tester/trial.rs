@@ -1,5 +1,5 @@
-//! What storage rules would do with the metrics that exist: how many fall under each section, and what
-//! `plumbago rules apply` would change.
+//! What storage rules would do with the metrics that exist: how many metrics each section applies to, and
+//! what `plumbago rules apply` would change.
 
 use std::sync::Arc;
 
@@ -13,53 +13,53 @@ use crate::select::Which;
 use crate::verb::{VerbError, Work};
 use crate::verbs::rules::{Applied, Growing};
 
-/// Metrics that are named for each section.
+/// Number of example metrics for each section.
 const EXAMPLES_MAX: usize = 5;
 
 /// When a trial ends, even if it has not seen all metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Most metrics that it checks.
+    /// Largest number of metrics that it checks.
     pub metrics_max: u64,
-    /// When it ends.
+    /// The time at which it ends.
     pub until: Instant,
 }
 
-/// A section, with the existing metrics for which it decides.
+/// A section, with the existing metrics to which it applies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SectionUse {
-    /// Its name; `None` for carbon's default, which applies where no section fits.
+    /// The name; `None` for carbon's default, which applies if no section matches.
     pub section: Option<String>,
     /// The line of its header.
     pub line: Option<usize>,
-    /// Its pattern.
+    /// The pattern.
     pub pattern: Option<String>,
-    /// What it gives: the retention, or method and xFilesFactor.
+    /// The setting: the retention, or the method and the xFilesFactor.
     pub gives: String,
-    /// How many metrics there are.
+    /// The number of these metrics.
     pub metrics: u64,
-    /// Some of them.
+    /// Names of some of these metrics.
     pub examples: Vec<String>,
 }
 
-/// What the rules would do.
+/// The result of a trial.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// Metrics that were checked.
+    /// Number of metrics that were checked.
     pub metrics: u64,
-    /// False if a limit ended the trial before it had seen all metrics.
+    /// Whether the trial has seen all metrics. If not, it ended at a limit.
     pub complete: bool,
-    /// False if tagged series are not among them: `index.mode` keeps none in memory.
+    /// Whether tagged series were checked too. If not, `index.mode` keeps none in memory.
     pub tagged: bool,
-    /// The sections of the schemas in the order in which they are tried, and last carbon's default.
+    /// The sections of the schemas in the order in which they are tried, followed by carbon's default.
     pub schemas: Vec<SectionUse>,
-    /// The same of the aggregation rules.
+    /// The use of the sections of the aggregation rules.
     pub aggregations: Vec<SectionUse>,
     /// What `plumbago rules apply` would do.
     pub apply: Applied,
 }
 
-/// Tries rules, which are also those that `work` has.
+/// Tries rules, which must also be the rules of `work`.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -126,7 +126,7 @@ impl Trial {
         names: Vec<String>,
     ) -> Result<Vec<String>, VerbError> {
         let rules = Arc::clone(rules);
-        // A pattern may take long.
+        // Matching a pattern may take long.
         let matched = tokio::task::spawn_blocking(move || {
             let places: Vec<_> = names.iter().map(|name| rules.places(name)).collect();
             (names, places)
@@ -141,7 +141,7 @@ impl Trial {
     }
 }
 
-/// Counts a name under the section at a place, or under the default, which is the last one.
+/// Counts a name under the section at an index, or under the default, which is the last one.
 fn note(sections: &mut [SectionUse], place: Option<usize>, name: &str) {
     let place = place.unwrap_or(sections.len().saturating_sub(1));
     let Some(section) = sections.get_mut(place) else { return };
@@ -151,7 +151,7 @@ fn note(sections: &mut [SectionUse], place: Option<usize>, name: &str) {
     }
 }
 
-/// Method and xFilesFactor as people read them.
+/// The method and the xFilesFactor as text for people.
 fn folding((method, factor): &(Aggregation, f64)) -> String {
     format!("{method}, xFilesFactor {factor}")
 }

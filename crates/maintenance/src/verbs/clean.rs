@@ -1,4 +1,4 @@
-//! The verbs `clean` and `repair`: maintenance jobs, run now and with other settings than the schedule's.
+//! The verbs `clean` and `repair`: maintenance jobs, run now, with other settings than on schedule.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::verb::{Verb, VerbError, Work};
 use crate::windows::Selection;
 use crate::{Config, jobs};
 
-/// How maintenance jobs run.
+/// The settings for maintenance jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Report the changes without making them.
+    /// Whether to report the changes without making them.
     pub dry_run: bool,
     /// The part of all rows to handle, as its number and the number of parts; `None` for all.
     pub shard: Option<(u32, u32)>,
@@ -71,11 +71,11 @@ impl Verb for Clean {
     }
 }
 
-/// Creates missing directories and removes unusable rows; or corrects windows.
+/// Creates missing directories and removes unusable rows, or corrects windows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Repair {
-    /// Correct these windows, instead of rows and directories.
+    /// The windows to correct, in place of rows and directories.
     pub windows: Option<Selection>,
     /// Options of the jobs.
     #[serde(flatten)]
@@ -147,7 +147,7 @@ fn note(report: &Report) -> String {
     counts.join(", ")
 }
 
-/// Returns the name of the lease of a job. Each part of a divided job has a lease of its own.
+/// Returns the name of the lease of a job. Each part of a divided job has a separate lease.
 fn lease_name(job: &str, shard: Option<(u32, u32)>) -> String {
     shard.map_or_else(|| job.to_owned(), |(index, of)| format!("{job}.{index}-of-{of}"))
 }

@@ -10,7 +10,7 @@ use crate::verb::{Verb, VerbError, Work};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CopyMetrics {
-    /// What, and how.
+    /// What to copy, and how.
     #[serde(flatten)]
     pub plan: CopyPlan,
 }
@@ -19,7 +19,7 @@ pub struct CopyMetrics {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MoveMetrics {
-    /// What, and how.
+    /// What to move, and how.
     #[serde(flatten)]
     pub plan: CopyPlan,
 }

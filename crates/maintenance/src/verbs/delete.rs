@@ -1,5 +1,5 @@
-//! The verb `delete`: removes metrics whole, from memory, journal and spool to rows, names and directories; or a range of
-//! time of them (`docs/decisions/delete.md`).
+//! The verb `delete`: removes whole metrics from memory, journal, spool, rows, names and directories, or
+//! removes a time range of metrics (`docs/decisions/delete.md`).
 
 mod range;
 
@@ -20,23 +20,23 @@ pub use crate::deletion::Deleted;
 /// A selection that matches more metrics than this is deleted only on confirmation.
 const UNCONFIRMED_MAX: u64 = 1000;
 
-/// Deletes metrics whole, or a range of time of them.
+/// Deletes whole metrics, or a time range of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delete {
     /// The metrics.
     pub which: Which,
-    /// Count the metrics and change nothing.
+    /// Whether to only count the metrics and change nothing.
     pub dry_run: bool,
-    /// Delete however many there are.
+    /// Whether to delete the metrics whatever their number.
     pub confirmed: bool,
     /// The most metrics to delete in a second; 0 for no limit.
     pub rate: u32,
-    /// The start of the range in seconds since the epoch, inclusive. With neither start nor end the metrics are deleted
-    /// whole; with an end alone the range has no start.
+    /// The start of the range in seconds since the epoch, inclusive. Without start and end, whole metrics are
+    /// deleted. With only an end, the range has no start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<i64>,
-    /// The end of the range, exclusive; `None` for no end.
+    /// The end of the range in seconds since the epoch, exclusive; `None` for no end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<i64>,
 }
@@ -82,7 +82,7 @@ impl Verb for Delete {
                 break Err(error);
             }
         };
-        // Directories that became empty go even if the run was cancelled: the names above them are gone.
+        // Directories that became empty go even if the run was cancelled, because the names in them are gone.
         let cleaned = clean_directories(work, directories, &mut answer).await;
         make_durable(work).await?;
         result.and(cleaned).map(|()| answer)
@@ -90,7 +90,7 @@ impl Verb for Delete {
 }
 
 impl Delete {
-    /// The range of time, unless the metrics are deleted whole.
+    /// The time range; `None` if whole metrics are deleted.
     fn range(&self) -> Option<TimeRange> {
         let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
         (self.from.is_some() || self.until.is_some()).then(|| TimeRange {
@@ -99,7 +99,7 @@ impl Delete {
         })
     }
 
-    /// Whether so much is selected that the command needs a confirmation.
+    /// Whether the selection is so large that the command needs a confirmation.
     fn is_large(&self, metrics: u64) -> bool {
         let first = self.which.glob.as_deref().map(|glob| glob.split('.').next().unwrap_or(glob));
         let is_everything =

@@ -1,4 +1,4 @@
-//! The verb `rules-apply`: gives existing metrics the settings of today's storage rules
+//! The verb `rules-apply`: gives existing metrics the settings of the present storage rules
 //! (`docs/decisions/rules-apply.md`).
 
 use std::collections::BTreeMap;
@@ -20,19 +20,20 @@ use crate::verb::{Verb, VerbError, Work};
 
 /// Maximum number of metrics that are checked and changed together.
 const BATCH: usize = 1000;
-/// The same while the process has other work, which must not wait for long.
+/// The number of metrics at a time while the process has other work, which must not wait long.
 const BESIDE: usize = 100;
 /// With a rate, the metrics of one second are changed in this many batches.
 const BATCHES_A_SECOND: usize = 4;
-/// Names that are matched without a pause for other tasks. The patterns of rules may take long.
+/// Number of names that are matched without a pause for other tasks. Matching the patterns of rules may take
+/// long.
 const LOOKED_AT: usize = 64;
 /// Attempts for a metric whose points are on their way to the store. Each waits some seconds.
 const BUSY_TRIES: u32 = 8;
-/// Pause between two of them.
+/// Pause between two of these attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// Different changes in the answer; further ones are counted only.
+/// Largest number of different changes in the answer; further ones are only counted.
 const CHANGES_MAX: usize = 200;
-/// Different reasons for which metrics stay as they are, in the answer.
+/// Largest number of different reasons in the answer why metrics stay as they are.
 const REFUSED_MAX: usize = 50;
 
 /// Gives metrics the settings of the storage rules.
@@ -41,24 +42,26 @@ const REFUSED_MAX: usize = 50;
 pub struct ApplyRules {
     /// The metrics.
     pub which: Which,
-    /// Count what would change and change nothing.
+    /// Whether to only count the changes without making them.
     pub dry_run: bool,
-    /// Metrics per second, at most; 0 for no limit. `None` for a pace that takes about a tenth of the processor time that
-    /// the process uses otherwise, while points arrive, and at most [`Context::rows_per_second`].
+    /// Largest number of metrics per second; 0 for no limit. `None` means at most
+    /// [`Context::rows_per_second`] and, while points arrive, a pace that takes about a tenth of the
+    /// processor time that the process uses otherwise.
     pub rate: Option<u32>,
 }
 
 /// Batches of metrics, and when they begin.
 struct Batches {
     rate: Rate,
-    /// `None` if a rate was asked for.
+    /// `None` if a rate was requested.
     pace: Option<Pace>,
-    /// Metrics in the next batch, at most.
+    /// Largest number of metrics in the next batch.
     size: usize,
 }
 
 impl Batches {
-    /// Batches at a rate; without one, beside points that arrive, and at most `most` metrics in a second.
+    /// Makes batches at a rate. Without a rate, at most `most` metrics are taken per second, and arriving
+    /// points have priority.
     fn new(rate: Option<u32>, most: u32, received: Received) -> Self {
         let size = match rate {
             None => BESIDE,
@@ -88,15 +91,15 @@ impl Batches {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// Their settings before, as retention, aggregation method and factor.
+    /// The settings of these metrics before the change, as retention, aggregation method and factor.
     pub from: String,
     /// The settings of the rules.
     pub to: String,
-    /// How many there are.
+    /// The number of these metrics.
     pub metrics: u64,
-    /// One of them.
+    /// The name of one of these metrics.
     pub example: String,
-    /// What their points lose by it; empty if nothing.
+    /// What their points lose by the change; empty if nothing.
     pub loss: String,
 }
 
@@ -106,19 +109,19 @@ pub struct Change {
 pub struct Refused {
     /// The reason.
     pub why: String,
-    /// How many there are.
+    /// The number of these metrics.
     pub metrics: u64,
-    /// One of them.
+    /// The name of one of these metrics.
     pub example: String,
 }
 
-/// What a run did; in a dry run, what it would do.
+/// The results of a run; in a dry run, what it would do.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Applied {
-    /// Metrics that were checked.
+    /// Number of metrics that were checked.
     pub metrics: u64,
-    /// Metrics that changed.
+    /// Number of metrics that changed.
     pub changed: u64,
     /// Slots and windows that were written into new stages.
     pub points: u64,
@@ -128,7 +131,7 @@ pub struct Applied {
     pub refused: Vec<Refused>,
 }
 
-/// An answer that grows.
+/// An answer that is being collected.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     answer: Applied,
@@ -235,7 +238,7 @@ impl Applied {
 }
 
 impl Growing {
-    /// The metrics whose settings are not those of the rules and can be.
+    /// The metrics whose settings differ from the rules and can be changed.
     pub(crate) async fn differing(
         &mut self,
         work: &Work,

@@ -16,6 +16,7 @@ pub struct Write {
     /// The name of the metric, which is created if there is none.
     pub name: String,
     /// The value.
+    #[serde(with = "crate::infinite")]
     pub value: f64,
     /// Seconds since the epoch; `None` for now.
     #[serde(default)]
@@ -35,6 +36,7 @@ pub struct Written {
     /// Seconds between two slots.
     pub step: u32,
     /// What readers see in the slot: in a coarse stage, points are folded.
+    #[serde(with = "crate::infinite")]
     pub value: f64,
 }
 
@@ -44,7 +46,7 @@ impl Verb for Write {
     type Answer = Written;
 
     fn check(&self) -> Result<(), String> {
-        if !self.value.is_finite() {
+        if self.value.is_nan() {
             return Err(format!("{} is not a value that can be stored", self.value));
         }
         Ok(())

@@ -14,12 +14,12 @@ use super::plan::Piece;
 /// A metric whose windows are compared.
 #[derive(Debug)]
 pub(crate) struct Metric<'a> {
-    /// Its place among the metrics of a page.
+    /// The place among the metrics of a page.
     pub(crate) place: usize,
     pub(crate) name: &'a str,
     pub(crate) id: MetricId,
     pub(crate) config: &'a MetricConfig,
-    /// Windows that end later are still open in this process.
+    /// Windows that end later than this time are still open in this process.
     pub(crate) closed_until: i64,
 }
 
@@ -31,14 +31,14 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// The slots that it reads, at most.
+    /// The largest number of slots that it reads.
     pub(crate) fn slots(&self) -> u64 {
         let ratio = self.piece.ratio(self.metric.config.retention.stages());
         self.piece.windows.len() as u64 * (u64::from(ratio) + 1)
     }
 }
 
-/// What the store has for a [`Work`].
+/// The rows and slots that the store has for a [`Work`].
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The slots that the windows are folded from, as readers get them.
@@ -50,7 +50,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// How many rows were read.
+    /// The number of rows that were read.
     pub(crate) fn rows(&self) -> usize {
         self.rows.len() + self.source.values.iter().filter(|value| !value.is_nan()).count()
     }
@@ -59,7 +59,7 @@ impl Found {
 /// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Windows that differ and are corrected.
+    /// Number of windows that differ and are corrected.
     pub(crate) wrong: u64,
     /// Why windows that may differ are left alone.
     pub(crate) kept: Vec<&'static str>,
@@ -86,8 +86,8 @@ impl Batch {
         }
     }
 
-    /// Writes the rows of others first: after an interruption the windows still differ, and the next run
-    /// corrects them.
+    /// Writes the rows of other writers first, so that after an interruption the windows still differ and the
+    /// next run corrects them.
     ///
     /// # Errors
     /// If a store refuses rows. The call may be repeated.
@@ -114,7 +114,8 @@ pub(crate) async fn read(
 ) -> Result<Vec<Found>, StoreError> {
     let ranges = works.iter().map(|work| work.piece.ranges(work.metric.id, work.metric.config));
     let (coarse, sources): (Vec<_>, Vec<_>) = ranges.unzip();
-    // The windows first: a writer stores the slots of a window before the window, or together with it.
+    // The windows are read first, because a writer stores the slots of a window before the window, or
+    // together with it.
     let rows = windows.read_rows(&coarse).await?;
     let request = ReadRequest {
         ranges: coarse.into_iter().chain(sources).collect(),
@@ -194,7 +195,8 @@ fn with_own(
     let mut own = ReplicaWindow::default();
     rows.iter().filter(|row| row.writer == identity).for_each(|row| own.add(method, *row));
     let known = own.row();
-    // Where one row wins, ours may come with the value of another writer, so only the count can tell.
+    // For methods where one row wins, our row may contain the value of another writer, so only the count can
+    // show a difference.
     let one_wins = matches!(method, Aggregation::Last | Aggregation::Percentile(_));
     let is_same = one_wins || known.value.to_bits() == newest.value.to_bits();
     if !newest.value.is_nan() && (known.count != newest.count || known.value.is_nan() || !is_same) {

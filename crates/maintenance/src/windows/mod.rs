@@ -1,5 +1,5 @@
 //! The job that compares closed windows with the slots that they were folded from, and corrects those that
-//! differ: windows of a writer that is gone, and slots that two writers have counted
+//! differ. Windows differ if their writer is lost, or if two writers have counted the same slots
 //! (`docs/decisions/repair-windows.md`).
 
 mod compare;
@@ -30,9 +30,10 @@ use plan::{Scope, Times};
 const BACK: i64 = 2 * 86_400;
 /// How many slots one round reads, unless a single piece has more.
 const ROUND_SLOTS: u64 = 100_000;
-/// The windows that differed again at the second check, in the report.
+/// The key in the report for windows that differed again at the second check.
 const AGAIN: &str = "corrected_again";
-/// How many corrected metrics may wait for their second check. Above that the job pauses until they are due.
+/// How many corrected metrics may wait for their second check. When there are more, the job pauses until some
+/// are due.
 const UNSETTLED_MAX: usize = 10_000;
 
 /// Compares the windows of [`Context::selection`] and corrects those that differ.
@@ -74,7 +75,7 @@ struct Repairing {
     times: Times,
     asked: String,
     rate: Rate,
-    /// When the next window of the scope can be compared.
+    /// When the next window of the scope can be compared, in seconds since the epoch.
     next: Arc<AtomicI64>,
     /// Corrected metrics, each with the time of its correction, oldest first.
     unsettled: VecDeque<(Instant, MetricRow)>,
@@ -95,8 +96,8 @@ impl Repairing {
         }
     }
 
-    /// Compares and corrects all windows of these metrics, finer stages first: coarser ones may be folded from
-    /// them. Returns the places of corrected metrics.
+    /// Compares and corrects all windows of these metrics, finer stages first, because coarser ones may be
+    /// folded from them. Returns the places of corrected metrics.
     async fn repair(
         &mut self,
         rows: &[&MetricRow],
@@ -237,7 +238,7 @@ impl Steps for Repairing {
             let ripe = self.unsettled.iter().take(Self::PAGE);
             let rows: Vec<MetricRow> =
                 ripe.take_while(|(at, _)| *at + context.settle <= now).map(|(_, row)| row.clone()).collect();
-            // What the first comparison has counted does not count again.
+            // Windows that the first comparison has counted are not counted again.
             let (compared, kept) = (report.windows, report.kept.clone());
             let again = self.repair(&rows.iter().collect::<Vec<_>>(), AGAIN, context, report).await;
             (report.windows, report.kept) = (compared, kept);

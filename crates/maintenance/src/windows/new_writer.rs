@@ -1,5 +1,5 @@
-//! Repairs by itself the windows that were open when this daemon got a new writer id: the data directory may
-//! have been lost, and with it what the old writer had of them.
+//! Automatically repairs the windows that were open when this daemon got a new writer id. The data directory
+//! may have been lost, and with it the old writer's parts of these windows.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ use crate::report::Report;
 
 const NAME: &str = "repair_new_writer";
 
-/// For each stage, compares the window that was open when the writer id was new, and the one before it, as soon
-/// as they are closed.
+/// For each stage, compares the window that was open when the writer id was drawn, and the one before it, as
+/// soon as they are closed.
 #[derive(Debug)]
 pub struct RepairNewWriter {
     /// How windows are repaired.
@@ -29,7 +29,7 @@ pub struct RepairNewWriter {
     pub file: PathBuf,
 }
 
-/// What is done for the current writer id. Times are in seconds since the epoch.
+/// The progress for the current writer id. Times are in seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     replica: u8,
@@ -38,14 +38,14 @@ struct State {
     drawn_on: i64,
     /// Windows that could be compared by this time are done.
     compared_until: i64,
-    /// The time that an unfinished run takes for now.
+    /// The time that an unfinished run uses as the present time.
     running_as_of: Option<i64>,
     /// When the next window can be compared; `None` if all are done.
     next: Option<i64>,
 }
 
 impl RepairNewWriter {
-    /// The state of the current writer id, a new one if the id has changed.
+    /// The state of the current writer id, or a new state if the id has changed.
     fn state(&self, now: i64) -> State {
         let identity = self.repair.windows.identity();
         let saved = fs::read(&self.file).ok().and_then(|text| serde_json::from_slice::<State>(&text).ok());

@@ -1,4 +1,4 @@
-//! Which windows of a metric can be compared with the slots that they were folded from. Pure.
+//! Decides which windows of a metric can be compared with the slots that they were folded from. No I/O.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use plumbago_store::SlotRange;
 /// Raw slots after the end of a window in which its writers may not have stored it. A metric without new
 /// points is flushed whole after 40 slots.
 const ALLOWANCE_SLOTS: i64 = 60;
-/// Slots that one piece reads, at most, unless a single window has more.
+/// Largest number of slots that one piece reads, unless a single window has more.
 const SLOTS_MAX: u32 = 50_000;
 
 /// The windows that a run compares.
@@ -105,14 +105,14 @@ pub(crate) fn pieces(
     (pieces, next)
 }
 
-/// When a window can be compared: all its writers have stored it by then.
+/// When a window can be compared. All its writers have stored it by then.
 fn due(stages: &[Stage], stage: usize, window: u32, after: i64) -> i64 {
     let end = (i64::from(window) + 1) * i64::from(stages[stage].resolution);
     end + after + ALLOWANCE_SLOTS * i64::from(stages[0].resolution)
 }
 
-/// The finest stage that still has the whole window. A percentile of another stage than it was computed from
-/// would be another value, so there is none then.
+/// The finest stage that still has the whole window. A percentile that is computed from another stage has
+/// another value, so a percentile has no source unless that is the stage from which it was computed.
 fn source(config: &MetricConfig, stage: usize, start: i64, now: i64) -> Option<usize> {
     let stages = config.retention.stages();
     let covers = |finer: &usize| now - start <= stages[*finer].duration() as i64;
@@ -153,11 +153,11 @@ mod tests {
     fn closed_windows_are_folded_from_the_finest_stage_that_covers_them() {
         let hours = config("10s:6h,60s:2d,3600s:1y", "sum");
         let all = Scope::Range(NOW - 172_800, NOW);
-        // The window that ended just now may not be stored by all its writers.
+        // Not all writers may have stored the window that has just ended.
         assert_eq!(found(&hours, 2, all, NOW), [(1, -48, 42), (0, -6, 5)]);
         assert_eq!(found(&hours, 2, all, NOW + 1200).last(), Some(&(0, -5, 5)));
         assert_eq!(found(&hours, 2, Scope::Range(NOW - 5000, NOW - 4000), NOW), [(0, -2, 1)]);
-        // Stage 0 has lost the first slots by now.
+        // Stage 0 no longer has the first slots.
         assert_eq!(found(&hours, 2, Scope::Range(NOW - 21_600, NOW - 18_000), NOW + 1), [(1, -6, 1)]);
         assert_eq!(found(&hours, 2, Scope::Range(NOW - 200_000, NOW - 172_801), NOW), []);
     }

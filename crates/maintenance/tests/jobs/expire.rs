@@ -62,7 +62,7 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
     {
         put_points(&store, name, NOW - days * DAY).await;
     }
-    // Written an hour ago by another process, of which this one knows nothing.
+    // An hour ago, another process wrote the metric, and this process does not know that.
     put_points(&store, "e.fresh", NOW - 3600).await;
     store.touch("e.touched", (NOW - 10 * DAY) as u32);
     let state = |name: &str| StateRow { id: MetricId::of(name), bytes: vec![1] };
@@ -95,7 +95,7 @@ async fn metrics_that_nobody_writes_go_with_their_points() {
     assert_eq!(forgotten, ["e.dead", "e.older", "e.silent"].map(str::to_owned).into());
 }
 
-/// Points of which the coarse windows were all written by others.
+/// A store in which other writers have written all coarse windows of some points.
 #[derive(Debug)]
 struct OfOthers(MemoryStore);
 
@@ -151,7 +151,7 @@ impl PointStore for OfOthers {
 async fn windows_that_only_others_wrote_are_points() {
     let store = MemoryStore::default();
     create(&store, &["e.dead".to_owned(), "e.theirs".to_owned()], NOW - 100 * DAY).await;
-    // Older than the raw points that are looked at.
+    // Older than the raw points that are read.
     put_points(&store, "e.theirs", NOW - 10 * DAY).await;
     let stores = Stores { points: Arc::new(OfOthers(store.clone())), ..stores(&store) };
     let job = Expire { stores, after: Duration::from_secs(30 * DAY as u64) };
@@ -160,7 +160,7 @@ async fn windows_that_only_others_wrote_are_points() {
     assert!(exists(&store, "e.theirs").await && !exists(&store, "e.dead").await);
 }
 
-/// A point comes between the forgetting and the deletion: the metric is there afterwards.
+/// A point arrives between the unloading and the deletion. Afterwards the metric exists.
 #[tokio::test]
 async fn a_metric_that_is_born_again_meanwhile_stays() {
     let store = MemoryStore::default();

@@ -1,4 +1,4 @@
-//! The jobs on the memory store, which keeps directories as Cassandra's tables do.
+//! Tests of the jobs on the memory store, which has directories like Cassandra's tables.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeSet, HashSet};
@@ -75,7 +75,7 @@ async fn exists(store: &MemoryStore, name: &str) -> bool {
     store.look_up_rows(&[name]).await.unwrap()[0].is_some()
 }
 
-/// Some directories full, most empty, as after a year of short-lived hosts.
+/// A store with many directories, some full and most empty, as after a year of short-lived hosts.
 async fn aged(metrics: usize, full_every: usize) -> (MemoryStore, BTreeSet<String>) {
     let store = MemoryStore::default();
     let names: Vec<String> = (0..metrics).map(|i| format!("pods.zone{}.pod{i}.cpu", i % 10)).collect();
@@ -122,7 +122,7 @@ async fn young_directories_and_known_ones_stay() {
     assert_eq!((report.done["empty_directory"], report.kept["too_young"]), (1, 1));
 }
 
-/// Every part has its own rows; together they do everything.
+/// Every part has its own rows, and together the parts handle all rows.
 #[tokio::test]
 async fn parts_share_the_work() {
     let (store, wanted) = aged(5000, 50).await;
@@ -137,7 +137,7 @@ async fn parts_share_the_work() {
     assert_eq!(scanned, all);
 }
 
-/// A job that is ended continues where it stopped, also in a new process.
+/// A job that is interrupted continues where it stopped, even in a new process.
 #[tokio::test]
 async fn a_job_goes_on_where_it_was_ended() {
     let (store, wanted) = aged(12_000, 100).await;
@@ -159,7 +159,7 @@ async fn a_job_goes_on_where_it_was_ended() {
     assert!(matches!(job.run(&ended).await, Err(JobError::Stopped { .. })));
     assert!(checkpoints.is_unfinished(job.name(), Share::ALL));
     assert!(directories(&store).await.len() > wanted.len());
-    // Rows that were looked at before are not looked at again.
+    // Rows that were already checked are not checked again.
     let report = job.run(&Context { checkpoints: checkpoints.clone(), ..context() }).await.unwrap();
     assert!(report.resumed && report.finished);
     assert_eq!(report.scanned, all, "those of the first run and those of the second");
@@ -169,8 +169,8 @@ async fn a_job_goes_on_where_it_was_ended() {
     assert!(!anew.resumed && anew.scanned == wanted.len() as u64);
 }
 
-/// Writers of the careless kind look whether the directory is there and make it only if not, as
-/// BigGraphite does, in directories that the job is just deleting.
+/// Careless writers, such as BigGraphite, check whether a directory exists and create it only if it does not.
+/// Here they do so in directories that the job is deleting.
 #[tokio::test(start_paused = true)]
 async fn live_writers_lose_no_directory() {
     let (store, _) = aged(3000, 3001).await;
@@ -202,7 +202,7 @@ async fn live_writers_lose_no_directory() {
     }
     let job = CleanDirectories(Arc::new(store.clone()));
     for _ in 0..5 {
-        // The last look comes longer after a deletion than any writer takes.
+        // The last check comes later after a deletion than any writer needs.
         job.run(&Context { settle: Duration::from_millis(300), ..context() }).await.unwrap();
     }
     stop.cancel();
@@ -235,14 +235,14 @@ async fn missing_directories_are_made() {
     assert!(job.run(&context()).await.unwrap().done.is_empty());
 }
 
-/// What a process writes, as a test says.
+/// The metrics that a process writes, as set by the test.
 #[derive(Debug, Default)]
 struct Live {
     written: Mutex<HashSet<String>>,
     above: Mutex<HashSet<String>>,
-    /// Points that come between the question and the forgetting.
+    /// Metrics that get a point between the check and the unloading.
     late: Mutex<HashSet<String>>,
-    /// Points that come right after the forgetting.
+    /// Metrics that get a point right after the unloading.
     reborn: Mutex<HashSet<String>>,
     forgotten: Mutex<Vec<String>>,
 }
@@ -299,7 +299,7 @@ async fn rows_that_no_reader_can_use_go() {
     assert_eq!(report.done["no_metadata"], 3);
     assert!(exists(&store, "a.broken").await);
 
-    // One creation ends while the job waits to look again.
+    // One creation ends while the job waits for the second check.
     let context = Context { live, settle: Duration::from_millis(300), ..context() };
     let running = tokio::spawn({
         let job = job.clone();
@@ -327,7 +327,7 @@ async fn rows_that_no_reader_can_use_go() {
     assert_eq!((lost.problem, i64::from(lost.created_on)), (None, NOW - DAY));
 }
 
-/// A store that fails now and then delays a job; one that stays away ends it, and it continues later.
+/// A store that fails sometimes delays a job. If it keeps failing, the job ends and continues later.
 #[tokio::test(start_paused = true)]
 async fn a_failing_store_delays_a_job() {
     #[derive(Debug)]

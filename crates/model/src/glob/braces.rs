@@ -20,7 +20,7 @@ impl Symbol {
 }
 
 /// Resolves backslashes. A backslash before a letter, a digit or the end of the text is a plain character, so
-/// that names with backslashes can be written. As in Graphite an escaped dot is a dot.
+/// that names with backslashes can be written. As in Graphite, an escaped dot is a dot.
 pub(super) fn symbols(text: &str) -> Vec<Symbol> {
     let mut symbols = Vec::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -57,8 +57,8 @@ pub(super) fn split(symbols: &[Symbol]) -> Vec<&[Symbol]> {
     parts
 }
 
-/// All alternatives of a part, each once. Inner braces are expanded first. A brace without a partner is plain
-/// text.
+/// All alternatives of a part, without duplicates. Inner braces are expanded first. A brace without a partner
+/// is plain text.
 pub(super) fn expand(symbols: &[Symbol]) -> Result<Vec<Vec<Symbol>>, GlobError> {
     let mut groups = vec![Group::new()];
     let mut spent = 0;
@@ -122,7 +122,7 @@ fn roles(symbols: &[Symbol]) -> Vec<Role> {
     roles
 }
 
-/// A pair of braces, or the whole part, while it is read.
+/// A pair of braces, or the whole part, while it is being read.
 struct Group {
     /// The texts of the alternatives that are complete.
     done: Vec<Vec<Symbol>>,
@@ -149,7 +149,7 @@ impl Group {
         bound(self.done.len())
     }
 
-    /// Appends each of `tails` to each text.
+    /// Appends each text of `tails` to each text that is not complete yet.
     fn append(&mut self, tails: &[Vec<Symbol>], spent: &mut usize) -> Result<(), GlobError> {
         bound(self.open.len().saturating_mul(tails.len()))?;
         let mut longer = Vec::with_capacity(self.open.len() * tails.len());

@@ -115,7 +115,7 @@ fn literals(tokens: &[Token]) -> String {
 fn tokens(text: &[Symbol]) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(text.len());
     let mut rest = text;
-    // If one `[` is not closed, no later one is closed either.
+    // If one `[` is not closed, no later `[` is closed either.
     let mut classes = true;
     while let Some((symbol, behind)) = rest.split_first() {
         rest = behind;

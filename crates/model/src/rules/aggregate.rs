@@ -1,13 +1,15 @@
-//! Aggregation rules: which points are folded into which other metrics, read from carbon's `aggregation-rules.conf`.
+//! Aggregation rules: which points are folded into which other metrics, read from carbon's
+//! `aggregation-rules.conf`.
 //!
-//! A line is `output (frequency) = method input`. Every rule whose input matches the whole name takes the point. What
-//! makes carbon's aggregator stop, or fail at every point, is an error here.
+//! A line is `output (frequency) = method input`. Every rule whose input matches the whole name takes the
+//! point. A line that makes carbon's aggregator stop, or fail at every point, is an error here.
 
 use std::sync::Arc;
 
 use super::Problem;
 use super::pattern::{AllMatches, Pattern};
 use super::problem::{Problems, RuleFile};
+use crate::tags::canonical;
 
 /// Compiled aggregation rules.
 #[derive(Debug, Default)]
@@ -19,7 +21,7 @@ pub struct AggregationRules {
 /// A rule.
 #[derive(Debug)]
 pub struct AggregationRule {
-    /// The name of the metric that it makes, as written, with fields in angle brackets.
+    /// The name of the output metric, as written, with fields in angle brackets.
     pub output: Arc<str>,
     /// Seconds of an interval, at least 1.
     pub frequency: u32,
@@ -44,9 +46,9 @@ pub enum RuleMethod {
     Sum,
     /// The sum divided by the number of values.
     Avg,
-    /// The least value.
+    /// The smallest value.
     Min,
-    /// The greatest value.
+    /// The largest value.
     Max,
     /// The number of values.
     Count,
@@ -111,8 +113,8 @@ impl AggregationRules {
         &self.rules
     }
 
-    /// Calls `visit` with the number of each rule that takes points of this name, and the name of the metric that it
-    /// makes of them, in the order of the rules.
+    /// Calls `visit` with the number of each rule that takes points of this name, and the name of the metric
+    /// that it makes, in the order of the rules.
     pub fn visit(&self, name: &str, mut visit: impl FnMut(usize, String)) {
         self.patterns.visit(name, |number| {
             if let Some(output) = self.rules[number].output_for(name) {
@@ -156,17 +158,23 @@ impl AggregationRule {
             format!("the input {input:?} does not become a valid regular expression: {error}")
         })?;
         let template = template(output, &pattern)?;
+        if !output.contains('<')
+            && let Err(error) = canonical(output)
+        {
+            return Err(format!("the output {output:?} cannot be the name of a metric: {error}"));
+        }
         Ok(Self { output: output.into(), frequency, method, pattern, template })
     }
 
-    /// The name of the metric that the rule makes of this one. `None` if its input does not match.
+    /// The name of the metric that the rule makes from a metric of this name. `None` if its input does not
+    /// match.
     fn output_for(&self, name: &str) -> Option<String> {
         let groups = self.pattern.captures(name)?;
         let mut output = String::new();
         for part in &self.template {
             match part {
                 Part::Text(text) => output.push_str(text),
-                // What Python writes for a group that took no part in the match.
+                // The text that Python writes for a group that took no part in the match.
                 Part::Field(number) => {
                     output.push_str(groups.get(*number).copied().flatten().unwrap_or("None"));
                 }
@@ -176,7 +184,7 @@ impl AggregationRule {
     }
 }
 
-/// Exactly two words.
+/// Splits a text into exactly two words.
 fn two(text: &str) -> Option<(&str, &str)> {
     let mut words = text.split_whitespace();
     let pair = (words.next()?, words.next()?);
@@ -203,7 +211,7 @@ fn node(text: &str) -> String {
     }
 }
 
-/// The parts of an output's name. Carbon fills it with Python's `%`, so that `%%` stands for one `%`.
+/// The parts of an output's name. Carbon fills it with Python's `%`, so `%%` means a single `%`.
 fn template(output: &str, pattern: &Pattern) -> Result<Vec<Part>, String> {
     let (mut parts, mut text, mut rest) = (Vec::new(), String::new(), output.chars());
     while let Some(c) = rest.next() {
@@ -260,7 +268,7 @@ mod tests {
             ("all.<rest> (60) = sum *.web*.<<rest>>", "a.web12.b.c.d", Some("all.b.c.d")),
             ("all.<rest> (60) = sum *.web*.<<rest>>", "a.db.b.c.d", None),
             ("x<n>y (60) = avg a.s<n>e.b", "a.smidde.b", Some("xmiddy")),
-            // A field leaves the rest of its node as it is: a `*` repeats the character before it.
+            // A field replaces only a part of its node: a `*` repeats the character before it.
             ("<n> (60) = avg a.we*<n>", "a.weeeb", Some("b")),
             ("<n> (60) = avg a.we*<n>", "a.wxeb", Some("xeb")),
             ("100%%.x (60) = count a.[bc]", "a.c", Some("100%.x")),
@@ -286,10 +294,11 @@ mod tests {
     #[test]
     fn all_lines_with_a_problem_are_reported() {
         let text = "a\na = sum b\na (x) = sum b\na (0) = sum b\na (1) = last b\na (1) = sum (\n\
-                    a.<x> (1) = sum b\na.<b (1) = sum b\na> (1) = sum b\na% (1) = sum b\na (1) = sum b c\nok (1) = sum b\n";
+                    a.<x> (1) = sum b\na.<b (1) = sum b\na> (1) = sum b\na% (1) = sum b\na (1) = sum b c\n\
+                    <x> (1) = sum <x>.<x>\na (1) = sum <<x>.b\na;b (1) = sum b\nok (1) = sum b\n";
         let (_, problems) = AggregationRules::parse(text);
         let lines: Vec<usize> = problems.iter().map(|problem| problem.line).collect();
-        assert_eq!(lines, (1..=11).collect::<Vec<_>>(), "{problems:#?}");
+        assert_eq!(lines, (1..=14).collect::<Vec<_>>(), "{problems:#?}");
         assert!(problems[4].message.contains("p999"), "{}", problems[4].message);
     }
 

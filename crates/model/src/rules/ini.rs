@@ -18,18 +18,18 @@ pub struct Section {
     pub name: String,
     /// The line of its header, counted from 1.
     pub line: usize,
-    /// Its keys, in the order of the file.
+    /// The keys, in the order of the file.
     pub entries: Vec<Entry>,
 }
 
 /// A line `key = value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// In lower case.
+    /// The key, in lower case.
     pub key: String,
-    /// As it is written; see [`Section::value`].
+    /// The value as it is written; see [`Section::value`].
     pub value: String,
-    /// Its line, counted from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
@@ -38,7 +38,7 @@ impl Section {
         self.entries.iter().find(|e| e.key == key)
     }
 
-    /// The value with `%%` and `%(key)s` replaced. Any other `%` stays as it is; Python refuses it.
+    /// The value with `%%` and `%(key)s` replaced. Any other `%` is kept, although Python refuses it.
     pub fn value(&self, entry: &Entry) -> String {
         self.interpolate(&entry.value, 0)
     }
@@ -69,7 +69,7 @@ impl Section {
     }
 }
 
-/// Reads a file. Sections come in the order of the file, without those that carbon would not see.
+/// Reads a file. The sections are in the order of the file, without those that carbon would ignore.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Vec<Section> {
     let mut reader = Reader { sections: Vec::new(), current: None, option: false, indent: 0 };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -172,7 +172,7 @@ fn header(text: &str) -> Option<&str> {
     inner.rfind(']').map(|end| &inner[..end]).filter(|name| !name.is_empty())
 }
 
-/// Adds the keys of `[DEFAULT]` to all sections, and drops the sections that carbon does not see.
+/// Adds the keys of `[DEFAULT]` to all sections, and drops the sections that carbon ignores.
 fn finish(sections: Vec<(Section, bool)>) -> Vec<Section> {
     let defaults: Vec<Entry> = sections
         .iter()

@@ -4,26 +4,27 @@
 use super::{Pattern, RuleSource, StorageRules};
 use crate::{Aggregation, Retention};
 
-/// A section of the rules, with what it decides.
+/// A section of the rules, with the setting that it decides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RuleSection<'a, T> {
-    /// Its place in the order in which sections are tried, from 0.
+    /// The position in the order in which sections are tried, from 0.
     pub place: usize,
-    /// Its section in the file.
+    /// The section in the file.
     pub source: &'a RuleSource,
-    /// What it decides.
+    /// The setting that it decides.
     pub outcome: &'a T,
 }
 
 impl<T> RuleSection<'_, T> {
-    /// Whether the pattern is found in the name. One that exceeds the backtracking limit counts as no match.
+    /// Whether the pattern is found in the name. If it exceeds the backtracking limit, it counts as not
+    /// found.
     fn fits(&self, name: &str) -> bool {
         Pattern::new(&self.source.pattern).is_ok_and(|pattern| pattern.is_match(name) == Some(true))
     }
 }
 
 impl StorageRules {
-    /// The texts that were parsed: of the schemas, and of the aggregation rules.
+    /// The texts that were parsed: first the schemas, then the aggregation rules.
     pub fn texts(&self) -> (&str, &str) {
         (&self.texts.0, &self.texts.1)
     }
@@ -38,9 +39,9 @@ impl StorageRules {
         sections(&self.aggregation_sources, &self.aggregations.outcomes, &self.aggregations.distinct)
     }
 
-    /// The sections of the schemas that match a name, in the order in which they are tried. The first one decides.
-    /// Each other one would decide if those before it were removed. Compiles the patterns, so do not call it for many
-    /// names.
+    /// The sections of the schemas that match a name, in the order in which they are tried. The first one is
+    /// used. Each of the others would be used if those before it were removed. Compiles the patterns, so do
+    /// not call it for many names.
     pub fn schemas_of(&self, name: &str) -> Vec<RuleSection<'_, Retention>> {
         self.schemas().filter(|section| section.fits(name)).collect()
     }
@@ -50,13 +51,13 @@ impl StorageRules {
         self.aggregations().filter(|section| section.fits(name)).collect()
     }
 
-    /// The places of the sections that decide for a name: that of the schemas, and that of the aggregation rules.
-    /// `None` if no section fits, so that carbon's default applies.
+    /// The positions of the sections that are used for a name: that of the schemas, and that of the
+    /// aggregation rules. `None` if no section matches, so that carbon's default applies.
     pub fn places(&self, name: &str) -> (Option<usize>, Option<usize>) {
         (self.schemas.patterns.find(name), self.aggregations.patterns.find(name))
     }
 
-    /// What applies where no section fits: the retention, and method and xFilesFactor.
+    /// The settings that apply if no section matches: the retention, and the method with the xFilesFactor.
     pub fn defaults(&self) -> (&Retention, &(Aggregation, f64)) {
         (&self.schemas.distinct[0], &self.aggregations.distinct[0])
     }

@@ -2,8 +2,9 @@
 //! `storage-schemas.conf` and `storage-aggregation.conf`.
 //!
 //! Sections are tried in the order of the file (sorted by go-carbon's `priority` first). The first whose
-//! pattern is found in the name is used. What carbon skips with a log line is a [`Severity::Warning`]; what
-//! keeps carbon from starting is a [`Severity::Error`]. Rules with an error must not be used.
+//! pattern is found in the name is used. A problem that carbon skips with a log line is a
+//! [`Severity::Warning`]; one that keeps carbon from starting is a [`Severity::Error`]. Rules with an error
+//! must not be used.
 
 mod aggregate;
 mod ini;
@@ -34,7 +35,7 @@ use problem::Problems;
 /// The schemas if no file is configured.
 pub const BUILT_IN_SCHEMAS: &str = "[everything]\npattern = .*\nretentions = 60s:7d,15m:2y\n";
 
-/// The aggregation rules if no file is configured: carbon's classic example, with the sum that counts need.
+/// The aggregation rules if no file is configured: carbon's usual example, in which counts are summed.
 pub const BUILT_IN_AGGREGATION: &str = "\
 [min]\npattern = \\.min$\nxFilesFactor = 0.1\naggregationMethod = min\n
 [max]\npattern = \\.max$\nxFilesFactor = 0.1\naggregationMethod = max\n
@@ -44,8 +45,8 @@ pub const BUILT_IN_AGGREGATION: &str = "\
 /// Carbon's xFilesFactor if no rule sets one.
 const X_FILES_FACTOR: f64 = 0.5;
 
-/// Reads a file in the dialect of carbon's configuration, such as `carbon.conf`: its sections in their order, and the
-/// lines that carbon would not read.
+/// Reads a file in the dialect of carbon's configuration, such as `carbon.conf`: its sections in their order,
+/// and problems for the lines that carbon would not read.
 pub fn read_ini(text: &str) -> (Vec<IniSection>, Vec<Problem>) {
     let mut found = Vec::new();
     let sections = ini::read(text, &mut Problems { file: RuleFile::Carbon, found: &mut found });
@@ -68,9 +69,9 @@ pub struct StorageRules {
 }
 
 impl StorageRules {
-    /// Parses both files. `None` stands for a file that is not configured, and gives the built-in rules.
-    /// Problems are sorted by line, those of the schemas first. Rules with an error among their problems must
-    /// not be used.
+    /// Parses both files. `None` means that a file is not configured, so that the built-in rules are used.
+    /// Problems are sorted by line, with those of the schemas first. Rules with an error among their problems
+    /// must not be used.
     pub fn parse(schemas: Option<&str>, aggregation: Option<&str>) -> (Self, Vec<Problem>) {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Schemas, found: &mut found };
@@ -118,14 +119,14 @@ impl StorageRules {
         self.configs[retention * self.aggregations.distinct.len() + aggregation].clone()
     }
 
-    /// The name of the section of `storage-schemas.conf` that decides the retention of a metric of this name.
-    /// `None` if none matches, so that carbon's default applies.
+    /// The name of the section of `storage-schemas.conf` that determines the retention of a metric of this
+    /// name. `None` if none matches, so that carbon's default applies.
     pub fn schema_for(&self, name: &str) -> Option<&str> {
         self.explain(name).0.source.map(|source| source.section.as_str())
     }
 
-    /// Which sections decide the settings of a metric of this name: that of the schemas, and that of the aggregation
-    /// rules.
+    /// The sections that determine the settings of a metric of this name: that of the schemas, and that of
+    /// the aggregation rules.
     pub fn explain(&self, name: &str) -> (RuleChoice<'_>, RuleChoice<'_>) {
         let (schema, aggregation) = self.places(name);
         let schema = schema.unwrap_or(self.schema_sources.len());
@@ -150,15 +151,15 @@ impl StorageRules {
 /// A section of one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
-    /// Its name.
+    /// The name.
     pub section: String,
     /// The line of its header.
     pub line: usize,
-    /// Its pattern as written.
+    /// The pattern as written.
     pub pattern: String,
 }
 
-/// The section that decides a setting.
+/// The section that determines a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleChoice<'a> {
     /// The section; `None` if the pattern of none is found in the name, so that carbon's default applies.
@@ -167,7 +168,7 @@ pub struct RuleChoice<'a> {
     pub tried_before: usize,
 }
 
-/// A section with its pattern and what it decides.
+/// A section with its pattern and its setting.
 type Rule<T> = (RuleSource, Pattern, T);
 
 /// Separates the sections from their patterns and outcomes.

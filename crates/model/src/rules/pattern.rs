@@ -1,11 +1,12 @@
 //! Regular expressions in Python's dialect, searched in names.
 //!
-//! Most patterns mean the same to the `regex` crate, whose searches take linear time. What Python spells
-//! differently is translated. Look-around, back-references and possessive quantifiers need `fancy-regex`,
-//! which backtracks and therefore has a limit.
+//! Most patterns mean the same to the `regex` crate, whose searches take linear time. Syntax that differs in
+//! Python is translated. Look-around, back-references and possessive quantifiers need `fancy-regex`, which
+//! backtracks and therefore has a limit.
 
 mod all_matches;
 mod first_match;
+mod group_names;
 mod python;
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,7 @@ impl Pattern {
     ///
     /// Returns the engine's message if the text is not a regular expression, or if it is too large.
     pub fn new(python: &str) -> Result<Self, PatternError> {
+        group_names::check(python).map_err(PatternError)?;
         let translation = translate(python);
         let translated = translation.text;
         if !translation.needs_backtracking
@@ -104,8 +106,9 @@ impl Pattern {
         }
     }
 
-    /// The texts of the groups of the first match, the whole match (group 0) included; a group is `None` if it did not
-    /// take part. Returns `None` without a match, or if the search exceeds the backtracking limit.
+    /// The texts of the groups of the first match, the whole match (group 0) included; a group is `None` if
+    /// it did not take part. Returns `None` if there is no match, or if the search exceeds the backtracking
+    /// limit.
     pub fn captures<'t>(&self, text: &'t str) -> Option<Vec<Option<&'t str>>> {
         let found = match &self.engine {
             Engine::Plain(regex) => regex.captures(text).map(Groups::Plain)?,
@@ -170,8 +173,8 @@ impl Pattern {
         Some(Cow::Owned(out))
     }
 
-    /// The next match at or after `at`. Behind an empty match only a longer one may begin at the same
-    /// character, and the search for others continues at the next character.
+    /// The next match at or after `at`. After an empty match, only a longer match may begin at the same
+    /// character; otherwise the search continues at the next character.
     fn next_match<'t>(&self, text: &'t str, at: &mut usize, is_behind_empty: bool) -> Found<'t> {
         if is_behind_empty {
             if let Some(longer) = self.longer_match(text, *at)? {
@@ -198,7 +201,7 @@ impl Pattern {
         backtracked(regex.captures_input(RegexInput::new(text).from_pos(at).anchored(true)))
     }
 
-    /// True for the usual spellings of a pattern that matches every text.
+    /// Whether this is one of the usual spellings of a pattern that matches every text.
     fn matches_all(&self) -> bool {
         matches!(self.translated.as_str(), ".*" | "^.*" | ".*$" | "^.*$" | "^" | "$")
     }

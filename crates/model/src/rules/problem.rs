@@ -1,6 +1,7 @@
 //! Problems of a rules file.
 
 use std::fmt;
+use std::path::Path;
 
 /// A file with rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +36,7 @@ impl fmt::Display for RuleFile {
 /// Whether a problem keeps the daemon from starting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// Carbon starts with this problem: it skips the section, or never reads the wrong part.
+    /// Carbon starts with this problem, because it skips the section or never reads the wrong part.
     Warning,
     /// Carbon does not start with this problem, and Plumbago does not either.
     Error,
@@ -75,6 +76,16 @@ impl fmt::Display for Problem {
     }
 }
 
+impl Problem {
+    /// The problem with the path of the file: `PATH:LINE: [SECTION] MESSAGE`. Line and section are left out if there
+    /// are none.
+    pub fn within(&self, path: &Path) -> String {
+        let line = if self.line == 0 { String::new() } else { format!(":{}", self.line) };
+        let section = if self.section.is_empty() { String::new() } else { format!(" [{}]", self.section) };
+        format!("{}{line}:{section} {}", path.display(), self.message)
+    }
+}
+
 /// Collects the problems of a file.
 #[derive(Debug)]
 pub(super) struct Problems<'a> {
@@ -93,5 +104,20 @@ impl Problems<'_> {
 
     fn push(&mut self, line: usize, section: &str, message: String, severity: Severity) {
         self.found.push(Problem { file: self.file, line, section: section.to_owned(), message, severity });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_of_the_whole_file_has_no_line() {
+        let (file, severity) = (RuleFile::Relay, Severity::Error);
+        let mut problem =
+            Problem { file, line: 2, section: "a".to_owned(), message: "wrong".to_owned(), severity };
+        assert_eq!(problem.within(Path::new("/x.conf")), "/x.conf:2: [a] wrong");
+        (problem.line, problem.section) = (0, String::new());
+        assert_eq!(problem.within(Path::new("/x.conf")), "/x.conf: wrong");
     }
 }

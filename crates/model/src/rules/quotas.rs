@@ -1,9 +1,9 @@
-//! Quotas: how much the metrics below a directory may take. They are read from a file in the form of carbon's
+//! Quotas: limits on the metrics below a directory. They are read from a file in the form of carbon's
 //! configuration files.
 //!
-//! The pattern of a section is a glob of directories, or `/` for everything. The limits of the section apply to each
-//! matching directory separately. Sections are tried in the order of the file. The first one that matches a directory
-//! above a metric decides, so a metric is in one quota at most.
+//! The pattern of a section is a glob of directories, or `/` for everything. The limits of the section apply
+//! to each matching directory separately. Sections are tried in the order of the file. The first one that
+//! matches a parent directory of a metric is used, so a metric belongs to at most one quota.
 
 use super::Problem;
 use super::ini::{self, Entry, Section};
@@ -11,21 +11,21 @@ use super::problem::{Problems, RuleFile, Severity};
 use crate::ByteSize;
 use crate::glob::{Path, Pattern, Step};
 
-/// The pattern of the directory that everything is below.
+/// The pattern that selects all metrics.
 const ROOT: &str = "/";
 /// The keys of a section.
 const KEYS: [&str; 6] = ["pattern", "metrics", "points_per_minute", "bytes", "over_bytes", "dry_run"];
-/// The largest limit of points: what a counter of one minute holds.
+/// The largest limit of points. It is the largest value of the counter of one minute.
 const POINTS_MAX: u64 = u32::MAX as u64;
 
 /// The limits of a quota. An amount without a limit is only counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// Metrics.
+    /// The number of metrics.
     pub metrics: Option<u64>,
-    /// Points that arrive in a minute.
+    /// The number of points that arrive in a minute.
     pub points_per_minute: Option<u64>,
-    /// Bytes in the store.
+    /// The number of bytes in the store.
     pub bytes: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ pub struct Quota {
     pub limits: QuotaLimits,
     /// Whether points of known metrics are refused too while there are too many bytes.
     pub over_bytes_refuses_points: bool,
-    /// Nothing is refused, only counted.
+    /// Whether the quota only counts and refuses nothing.
     pub dry_run: bool,
 }
 
@@ -95,13 +95,13 @@ impl QuotaRules {
         self.quotas.is_empty()
     }
 
-    /// The position of the quota that a metric is in, and the directory that the quota counts for. For the pattern
-    /// `/` the directory is empty.
+    /// The position of the quota that a metric belongs to, and the directory to which the quota applies. For
+    /// the pattern `/` the directory is empty.
     pub fn find<'a>(&self, name: &'a str) -> Option<(usize, &'a str)> {
         if self.is_empty() {
             return None;
         }
-        // Tags are below the name, and their dots separate nothing.
+        // Tags are not part of the path, and their dots do not separate components.
         let path = name.split_once(';').map_or(name, |(path, _)| path);
         let dots: Vec<usize> = path.match_indices('.').map(|(at, _)| at).collect();
         let first = dots.first().map_or("", |dot| &path[..*dot]);
@@ -156,7 +156,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// An unknown key could be a limit that somebody relies on.
+    /// Refuses unknown keys, because one could be a misspelt limit on which somebody relies.
     fn refuse_unknown_keys(&mut self) {
         for entry in self.section.entries.iter().filter(|entry| !KEYS.contains(&entry.key.as_str())) {
             let message = format!("there is no key {}; the keys are {}", entry.key, KEYS.join(", "));
@@ -181,7 +181,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The value of a key; `None` without the key.
+    /// The value of a key; `None` if the key is missing.
     fn read<T>(&mut self, key: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
         let entry = self.section.entry(key)?;
         match parse(self.section.value(entry).trim()) {

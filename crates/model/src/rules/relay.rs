@@ -1,8 +1,8 @@
 //! Relay rules: which destinations get a point, read from carbon's `relay-rules.conf`.
 //!
-//! Sections are tried in the order of the file. The first one whose pattern is found in the name decides, and the
-//! following ones too if it says `continue = true`. The section with `default = true` comes last. Patterns ignore
-//! case. What keeps carbon's relay from starting is an error here as well.
+//! Sections are tried in the order of the file. The first one whose pattern is found in the name is used, and
+//! also the following ones if it has `continue = true`. The section with `default = true` comes last.
+//! Patterns ignore case. A mistake that keeps carbon's relay from starting is an error here as well.
 
 use super::Problem;
 use super::ini::{self, Section};
@@ -29,8 +29,8 @@ struct Rule {
 }
 
 impl RelayRules {
-    /// Parses the file. `known` are the destinations that there are, as `host:port`, at most 64. Rules with an error
-    /// among their problems must not be used.
+    /// Parses the file. `known` are the configured destinations, as `host:port`, at most 64. Rules with an
+    /// error among their problems must not be used.
     pub fn parse(text: &str, known: &[String]) -> (Self, Vec<Problem>) {
         let mut found = Vec::new();
         let mut problems = Problems { file: RuleFile::Relay, found: &mut found };
@@ -131,7 +131,7 @@ impl Reader<'_, '_> {
         chosen
     }
 
-    /// A key with a Boolean value, false without the key.
+    /// The value of a Boolean key; `false` if the key is missing.
     fn is_on(&mut self, key: &str) -> bool {
         let Some(entry) = self.section.entry(key) else { return false };
         let text = self.section.value(entry).trim().to_lowercase();
@@ -147,7 +147,8 @@ impl Reader<'_, '_> {
     }
 }
 
-/// `host:port` of `host:port:instance`. Instances tell carbon's caches on one port apart; here they mean nothing.
+/// `host:port` of `host:port:instance`. Instances distinguish carbon's caches on one port; here they have no
+/// meaning.
 fn without_instance(text: &str) -> &str {
     let host_end = text.find(']').map_or(0, |bracket| bracket + 1);
     let mut colons = text[host_end..].match_indices(':').map(|(at, _)| host_end + at);

@@ -24,7 +24,7 @@ pub(super) fn schemas(text: &str, problems: &mut Problems<'_>) -> Vec<Rule<Reten
             rules.push((priority, source(&section), pattern, retention));
         }
     }
-    // A stable sort: sections of equal priority stay in the order of the file.
+    // The sort is stable, so sections of equal priority stay in the order of the file.
     rules.sort_by_key(|(priority, ..)| Reverse(*priority));
     rules.into_iter().map(|(_, source, pattern, retention)| (source, pattern, retention)).collect()
 }
@@ -88,7 +88,8 @@ fn retention(section: &Section, problems: &mut Problems<'_>) -> Option<Retention
     }
 }
 
-/// Carbon does not start with a retention that it cannot read, and skips one that breaks whisper's rules.
+/// Decides how serious a problem of a retention is. Carbon does not start with a retention that it cannot
+/// read, and skips one that breaks whisper's rules.
 fn retention_problem(section: &Section, entry: &Entry, error: &RetentionError, problems: &mut Problems<'_>) {
     use RetentionError as E;
     match error {

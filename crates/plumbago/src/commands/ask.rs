@@ -1,15 +1,17 @@
-//! Asks a question: of the daemon that holds the data directory, or in this process if no daemon holds it.
+//! Asks a question. The daemon that has the data directory open answers it, or this process if there is no
+//! such daemon.
 
 use anyhow::anyhow;
 use plumbago_maintenance::question::{Line, Question, ask};
 use plumbago_maintenance::verb::VerbError;
 
+use super::expect_data;
 use super::verb::{Bar, Daemon, at_rest, failure};
-use crate::config::Loaded;
+use crate::config::{Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
 
-/// Asks a question and passes each row of the answer to `each`, as it comes.
+/// Asks a question and passes each row of the answer to `each`, as it arrives.
 ///
 /// # Errors
 ///
@@ -24,6 +26,9 @@ pub(super) fn rows<Q: Question>(
     if is_held(&loaded.config) {
         Daemon::of(&loaded.config)?.ask(&question, &mut |line| reading.line(line))?;
     } else {
+        if loaded.config.store.kind == StoreKind::Embedded {
+            expect_data(&loaded.config, "store")?;
+        }
         at_rest(loaded, async |work| {
             let mut lines = ask(question, &work);
             while let Some(line) = lines.recv().await {

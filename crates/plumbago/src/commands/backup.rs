@@ -1,4 +1,4 @@
-//! `plumbago backup`: copies the data directory, of a running daemon too, and shows and verifies what was copied.
+//! `plumbago backup`: copies the data directory, of a running daemon too, and lists and verifies backups.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,8 @@ pub fn run(args: &BackupArgs, file: Option<&Path>) -> Result<(), Failure> {
     if taken.damaged.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
 }
 
-/// Makes the daemon that holds the data directory take the backup, or takes it in this process if there is no daemon.
+/// Makes the daemon that has the data directory open take the backup, or takes it in this process if there is
+/// no such daemon.
 fn carry_out(order: Order, loaded: &Loaded) -> Result<Taken, Failure> {
     if is_held(&loaded.config) {
         let backup = Backup(order);
@@ -137,7 +138,7 @@ fn summary(args: &BackupArgs, taken: &Taken) -> String {
     text
 }
 
-/// A line of the list.
+/// A line of the list of generations.
 #[derive(Debug, Serialize)]
 struct Line {
     generation: u32,
@@ -198,7 +199,7 @@ fn line(line: &Line) -> String {
     )
 }
 
-/// A time for people.
+/// A time as text for people.
 pub(super) fn time(at: i64) -> String {
     jiff::Timestamp::from_second(at).map_or_else(|_| at.to_string(), |at| at.to_string())
 }
@@ -225,7 +226,7 @@ fn verify(args: &BackupArgs) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If there is none.
+/// If there is no backup.
 pub(super) fn open(dir: &Path) -> Result<Directory, Failure> {
     Directory::open(dir).map_err(verb::backup_failure)
 }
@@ -234,7 +235,7 @@ pub(super) fn open(dir: &Path) -> Result<Directory, Failure> {
 ///
 /// # Errors
 ///
-/// If there is none, or its manifest is damaged.
+/// If there is no such generation, or its manifest is damaged.
 pub(super) fn generation(directory: &Directory, number: Option<u32>) -> Result<Generation, Failure> {
     let numbers = directory.numbers().map_err(verb::backup_failure)?;
     let Some(number) = number.or(numbers.last().copied()) else {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::error::{Exit, Failure};
 
-/// How long to wait for a session. If the server cannot be reached, the command says so after this time and
+/// How long to wait for a session. If the server cannot be reached, the command fails after this time and
 /// [`PROBE`].
 const FIRST: Duration = Duration::from_secs(4);
 /// How long to wait for a node to accept a plain connection.
@@ -25,8 +25,8 @@ const SLOW: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// If the settings cannot be used, or no node answers: within five seconds if none accepts a connection or it
-/// refuses the login.
+/// If the settings cannot be used, or no node answers. It fails within five seconds if no node accepts a
+/// connection or one refuses the login.
 pub(super) async fn connect(config: &Config) -> Result<CassandraStore, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Commands write no points, so the writer id does not matter.

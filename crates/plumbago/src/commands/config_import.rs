@@ -73,7 +73,7 @@ enum CarbonProgram {
 /// Runs `plumbago config import`.
 ///
 /// # Errors
-/// If a file cannot be read or written, or holds something that cannot be understood.
+/// If a file cannot be read or written, or contains something that cannot be understood.
 pub fn run(arguments: ImportArgs) -> Result<(), Failure> {
     let format = arguments.format.map(|format| match format {
         FileFormat::Carbon => Format::Carbon,

@@ -1,4 +1,4 @@
-//! `plumbago copy` and `plumbago move`: metrics under other names.
+//! `plumbago copy` and `plumbago move`, which give metrics other names.
 
 use std::path::Path;
 

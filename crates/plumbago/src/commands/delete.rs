@@ -1,4 +1,4 @@
-//! `plumbago delete`: deletes metrics whole, or a range of time of them.
+//! `plumbago delete`: deletes whole metrics, or a time range of them.
 
 use std::path::Path;
 
@@ -64,8 +64,8 @@ pub struct DeleteArgs {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, the selection cannot be used or wants a confirmation, the store or the daemon cannot
-/// be reached, or the deletion fails or is cancelled.
+/// If the configuration has errors, the selection is not valid or needs a confirmation, the store or the
+/// daemon cannot be reached, or the deletion fails or is cancelled.
 pub fn run(args: &DeleteArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(None)?;
     let (from, until) = (args.from, args.until);

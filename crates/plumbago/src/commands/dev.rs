@@ -53,7 +53,7 @@ pub struct CassandraArgs {
 
 fn loopback(text: &str) -> Result<Ipv4Addr, String> {
     let address: Ipv4Addr = text.parse().map_err(|_| "not an IPv4 address".to_owned())?;
-    // The server has no passwords, so it must not be reachable from other machines.
+    // The server requires no password, so it must not be reachable from other machines.
     if address.is_loopback() { Ok(address) } else { Err("must be in 127.0.0.0/8".to_owned()) }
 }
 

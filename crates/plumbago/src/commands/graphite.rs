@@ -152,8 +152,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, an option cannot be used, the server does not answer, no events are kept here, or they
-/// cannot be written.
+/// If the configuration has errors, an option cannot be used, the server does not answer, events are switched
+/// off here, or they cannot be written.
 pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-events.user")?;
@@ -161,8 +161,8 @@ pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     verb::carry_out(&verb, loaded)?.show(args.json, events_summary, |_| true)
 }
 
-/// The server, and the file with the user's name and password. The file is removed when it is dropped, so the caller
-/// keeps it until the command ends.
+/// The server, and the file with the user's name and password. The file is removed when the value is dropped,
+/// so the caller keeps the value until the command ends.
 fn server(
     args: &ServerArgs,
     config: &Config,
@@ -199,6 +199,9 @@ fn summary(report: &ImportGraphiteReport) -> String {
     for (what, count) in &report.other_steps {
         text.push_str(&format!("  {count} answers with another step: {what}\n"));
     }
+    if !report.other_steps.is_empty() {
+        text.push_str("    finer points of the server can be missing: name its retention by --retentions\n");
+    }
     add_skipped(&mut text, "metrics need attention", &report.skips);
     add_dry_run(&mut text, report.dry_run);
     text
@@ -214,4 +217,18 @@ fn events_summary(report: &EventsReport) -> String {
     add_counts(&mut text, &counts);
     add_dry_run(&mut text, report.dry_run);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_retention_of_the_server_is_said_with_what_to_do() {
+        let mut report = ImportGraphiteReport::default();
+        assert!(!summary(&report).contains("--retentions"));
+        report.other_steps.insert("asked for 60s, got 300s: taken into the stage of 300s".to_owned(), 2);
+        let text = summary(&report);
+        assert!(text.contains("2 answers with another step") && text.contains("--retentions"), "{text}");
+    }
 }

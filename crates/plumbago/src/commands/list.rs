@@ -1,4 +1,4 @@
-//! `plumbago list`, `plumbago tags` and `plumbago du`: which metrics there are, and what they take.
+//! `plumbago list`, `plumbago tags` and `plumbago du`: list metrics and tags, and measure sizes.
 
 use std::path::Path;
 

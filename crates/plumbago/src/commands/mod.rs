@@ -91,8 +91,8 @@ fn moment(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Refuses to work on a data directory that no daemon has used, so that a wrong path does not make an empty store.
-/// `part` is the directory inside it that the command needs.
+/// Refuses to work on a data directory that no daemon has used, so that a wrong path does not create an empty
+/// store. `part` is the directory inside it that the command needs.
 ///
 /// # Errors
 ///

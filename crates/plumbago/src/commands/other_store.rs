@@ -72,11 +72,13 @@ pub struct ImportArgs {
 ///
 /// # Errors
 ///
-/// If one of the configurations has errors, the other store is this one, is in use or cannot be opened, or the store or the
-/// daemon fails. Metrics that were skipped are not an error: the report counts and names them, and the exit code is 5.
+/// If one of the configurations has errors, the other store is this one, is in use or cannot be opened, or
+/// the store or the daemon fails. Metrics that were skipped are not an error: the report counts and names
+/// them, and the exit code is 5.
 pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
-    // The process that imports reads this file again. Reading it here first gives its errors their exit code.
+    // The process that runs the import reads this file again. Reading it here first gives errors in it their
+    // exit code.
     config::load_other(&args.other).map_err(|problems| Failure::new(Exit::Config, problems))?;
     let usage = |error| Failure::new(Exit::Usage, error);
     let verb = ImportStore {

@@ -19,7 +19,7 @@ impl OwnFile {
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(super) fn write(config: &Config, name: &str, mut content: impl Read) -> anyhow::Result<Self> {
         let directory = config.maintenance_dir();
         let path = std::path::absolute(directory.join(name))?;
@@ -31,7 +31,7 @@ impl OwnFile {
             }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             io::copy(&mut content, &mut file)?;
-            // A command that root runs must leave the file to the daemon's user.
+            // A command that is run as root must leave the file to the daemon's user.
             let owner = fs::metadata(&config.data_dir)?;
             if owner.uid() != file.metadata()?.uid() {
                 chown(&path, Some(owner.uid()), Some(owner.gid()))?;

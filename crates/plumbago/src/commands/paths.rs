@@ -1,4 +1,4 @@
-//! Paths as a daemon needs them, which has another working directory.
+//! Absolute paths, because a daemon has another working directory.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }
 
-/// The absolute path that an option has, if it was given. `option` is its name, like `--skipped`.
+/// The absolute path of an option's value, if the option was given. `option` is its name, like `--skipped`.
 pub(super) fn of_option(option: &'static str, path: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let path = path.map(absolute).transpose().context(option);
     path.map_err(|error| Failure::new(Exit::Usage, error))

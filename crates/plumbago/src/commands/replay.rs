@@ -1,4 +1,4 @@
-//! `plumbago replay`: has rows that the spool retains sent to the server again. If a daemon is using the data
+//! `plumbago replay`: sends rows that the spool retains to the server again. If a daemon is using the data
 //! directory, it sends them at once. Otherwise the daemon sends them at its next start.
 
 use std::collections::BTreeMap;
@@ -88,14 +88,14 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
     Ok(print(&format!("{whose} {} again\n", ByteSize(bytes)))?)
 }
 
-/// What is, or would be, sent again.
+/// The rows that are, or would be, sent again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     bytes: u64,
-    /// Only of a dry run.
+    /// The number of rows. Only known in a dry run.
     #[serde(default)]
     rows: u64,
-    /// Rows by the node that keeps them, by its host id. Only of a dry run of a daemon.
+    /// The number of rows by the host id of the node that stores them. Only known in a dry run by a daemon.
     #[serde(default)]
     nodes: BTreeMap<String, u64>,
 }
@@ -127,7 +127,8 @@ fn ask_daemon(config: &Config, args: &ReplayArgs) -> anyhow::Result<Found> {
     serde_json::from_str(&text).context("cannot parse the daemon's answer")
 }
 
-/// Counts what would be sent again. Without a server it is not known which nodes keep the rows.
+/// Counts what would be sent again. Without a connection to a server, it is not known which nodes store the
+/// rows.
 fn count(config: &Config, since: i64) -> anyhow::Result<Found> {
     let spool = open(config)?;
     let (mut found, mut at) = (Found::default(), Position::default());

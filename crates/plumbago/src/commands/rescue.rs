@@ -1,4 +1,4 @@
-//! `plumbago repair store`: makes databases open again that a start refuses.
+//! `plumbago repair store`: repairs databases that a start refuses to open.
 
 use std::path::Path;
 

@@ -60,7 +60,7 @@ pub struct RestoreArgs {
     json: bool,
 }
 
-/// Under which writer id the restored directory writes.
+/// The writer id that the restored directory uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Writer {
@@ -70,7 +70,7 @@ enum Writer {
     New,
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Debug, Serialize)]
 struct Restored {
     generation: u32,
@@ -86,8 +86,8 @@ struct Restored {
 ///
 /// # Errors
 ///
-/// If the backup is damaged, the data directory is not empty or has no room, or it was not said who continues as the
-/// writer.
+/// If the backup is damaged, the data directory is not empty or its disk is full, or it was not stated which
+/// daemon continues as the writer.
 pub fn run(args: &RestoreArgs) -> Result<(), Failure> {
     let directory = open(&args.dir)?;
     let generation = generation(&directory, args.generation)?;
@@ -128,12 +128,13 @@ fn summary(restored: &Restored) -> String {
     format!("restore: {what}\n{writer}  to use it, set data_dir = \"{dir}\" and start the daemon\n")
 }
 
-/// Whether the generation is of a daemon on a shared store.
+/// Whether the generation comes from a daemon on a shared store.
 fn is_shared(generation: &Generation) -> bool {
     generation.store == "cassandra" && generation.files.iter().any(|file| file.path == Path::new("writer-id"))
 }
 
-/// Asks at the terminal who continues, unless the options say it. There is no default.
+/// Asks at the terminal which daemon continues as the writer, unless the options state it. There is no
+/// default.
 fn writer(args: &RestoreArgs, generation: &Generation) -> Result<Writer, Failure> {
     match (is_shared(generation), args.same_writer, args.new_writer) {
         (false, ..) => Ok(Writer::None),

@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use plumbago_maintenance::verbs::rules::{Applied, ApplyRules, Change, Refused};
 use plumbago_model::StorageRules;
 use plumbago_model::rules::RuleSource;
+use plumbago_model::tags::canonical;
 use serde::Serialize;
 
 use super::verb::{self, Outcome, load};
@@ -106,7 +107,7 @@ impl Rules {
     }
 }
 
-/// What the rules give for a name, and which sections decide it.
+/// The settings of the rules for a name, and the sections that determine them.
 #[derive(Debug, Serialize)]
 pub(super) struct Explained {
     name: String,
@@ -117,7 +118,7 @@ pub(super) struct Explained {
     aggregation_rule: Decider,
 }
 
-/// The section that decides, or why none does.
+/// The section that determines a setting, or why there is none.
 #[derive(Debug, Serialize)]
 struct Decider {
     /// The file; `None` for the built-in rules.
@@ -198,7 +199,10 @@ pub fn run(command: &RulesCommand, file: Option<&Path>) -> Result<(), Failure> {
         RulesCommand::Explain(args) => args,
         RulesCommand::Apply(args) => return apply(args, file),
     };
-    let explained = explain(&Rules::of(&load(file)?)?, &args.name);
+    let name = canonical(&args.name).map_err(|error| {
+        Failure::new(Exit::Usage, anyhow!("{:?} cannot be the name of a metric: {error}", args.name))
+    })?;
+    let explained = explain(&Rules::of(&load(file)?)?, &name);
     if args.json {
         return print_json(&explained);
     }

@@ -81,7 +81,7 @@ fn retention(text: &str) -> Result<Retention, String> {
     parse_retention(text)
 }
 
-/// Runs `plumbago syncdb`: creates what is missing, then prints how the tables still differ.
+/// Runs `plumbago syncdb`: creates missing keyspaces and tables, then prints the remaining differences.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ pub fn syncdb(args: &SyncdbArgs, file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// Runs `plumbago schema`: prints what the server has, the tables needed, and how the server's differ.
+/// Runs `plumbago schema`: prints the tables on the server, the tables that are needed, and the differences.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ pub fn schema(args: &SchemaArgs, file: Option<&Path>) -> Result<(), Failure> {
     })
 }
 
-/// Creates what is missing unless it is a dry run, and prints one JSON object.
+/// Creates missing keyspaces and tables, unless this is a dry run, and prints one JSON object.
 async fn sync_as_json(
     store: &CassandraStore,
     plan: &SyncPlan,
@@ -223,7 +223,7 @@ fn name_of(makes: &Makes) -> String {
     }
 }
 
-/// What the server has in the two keyspaces.
+/// Describes the two keyspaces on the server.
 fn found(live: &LiveSchema, keyspaces: &[String; 2], nodes: &str) -> String {
     let mut text = format!("{} at {nodes} has:\n", server_name(live.server));
     for keyspace in keyspaces {

@@ -7,7 +7,8 @@ use plumbago_telemetry::log;
 use crate::config::{self, Problems};
 use crate::error::{Exit, Failure};
 
-/// Runs the daemon until a signal or the admin port stops it. Errors go to the log, as its other lines do.
+/// Runs the daemon until a signal or the admin port stops it. Errors are written to the log, like its other
+/// lines.
 ///
 /// # Errors
 ///
@@ -30,7 +31,7 @@ fn refused(problems: &Problems) -> Failure {
     Failure::said(Exit::Config)
 }
 
-/// Logs why the daemon ends. If the log does not show errors, `main` prints it.
+/// Logs why the daemon ends. If the log level hides errors, `main` prints the reason.
 fn logged(failure: Failure) -> Failure {
     if failure.error.is_none() || !tracing::enabled!(tracing::Level::ERROR) {
         return failure;

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::ask::rows;
 use super::rules::{Explained, explain};
 use super::which::WhichArgs;
-use super::{since, verb};
+use super::{moment, verb};
 use crate::error::Failure;
 use crate::output::{print, print_json};
 
@@ -109,12 +109,12 @@ Examples:
 pub struct ReadArgs {
     #[command(flatten)]
     which: WhichArgs,
-    /// Start of the range: a period back from now like 7d, or seconds since the epoch [default: an hour before the
-    /// end]
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    /// Start of the range: a period back from now like 7d, seconds since the epoch, a date like 2024-01-15T10:30
+    /// (UTC), or Graphite's notation [default: an hour before the end]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<i64>,
     /// End of the range [default: now]
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     until: Option<i64>,
     /// Read this stage as it is stored: its number, 0 for raw, or its resolution like 1h
     #[arg(long, value_name = "STAGE", value_parser = stage)]
@@ -173,8 +173,9 @@ pub struct WriteArgs {
     /// The value
     #[arg(allow_negative_numbers = true)]
     value: f64,
-    /// When it was measured: a period back from now like 10m, or seconds since the epoch [default: now]
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    /// When it was measured: a period back from now like 10m, seconds since the epoch, a date like 2024-01-15T10:30
+    /// (UTC), or Graphite's notation [default: now]
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     timestamp: Option<i64>,
     /// Print where the point would be, and write nothing
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! Parts that the summaries of several commands have.
+//! Parts that the summaries of several commands share.
 
 use plumbago_maintenance::counts::SkipCounts;
 
@@ -9,7 +9,8 @@ pub(super) fn add_counts(text: &mut String, counts: &[(u64, &str)]) {
     }
 }
 
-/// Adds the number of skipped items by reason, with examples of each. `what` is the heading, like "files need attention".
+/// Adds the number of skipped items by reason, with examples of each. `what` is the heading, like "files need
+/// attention".
 pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
     for (reason, count) in &skips.skipped {
         text.push_str(&format!("  {count} {what}: {reason}\n"));
@@ -19,7 +20,7 @@ pub(super) fn add_skipped(text: &mut String, what: &str, skips: &SkipCounts) {
     }
 }
 
-/// Adds that nothing was changed, if so.
+/// Adds a line that says that nothing was changed, for a dry run.
 pub(super) fn add_dry_run(text: &mut String, dry_run: bool) {
     if dry_run {
         text.push_str("dry run, nothing is changed\n");

@@ -1,5 +1,5 @@
-//! Carries out a verb: as a job of the daemon that holds the data directory, or in this process if no daemon holds
-//! it.
+//! Carries out a verb: as a job of the daemon that has the data directory open, or in this process if there
+//! is no such daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use plumbago_maintenance::backup::BackupError;
 use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
-use plumbago_telemetry::{DAMAGED_TEXT, Found, log};
+use plumbago_telemetry::{DAMAGED_TEXT, Found, log, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,25 +24,26 @@ use super::expect_data;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
-use crate::output::{print, print_json};
+use crate::output::{complain, print, print_json};
 use crate::secret;
 use crate::serve;
 
 /// Pause between two requests for the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Requests for the progress that may fail in a row while the daemon still holds the data directory.
+/// How many progress requests may fail in a row while the daemon still has the data directory open.
 const LOOKS_MAX: u32 = 20;
 
-/// What a verb answered.
+/// The answer of a verb.
 #[derive(Debug)]
 pub(super) struct Outcome<T> {
     pub(super) answer: T,
-    /// One line for each damaged file that is known now.
+    /// One line for each damaged file that is known at present.
     pub(super) damage: Vec<String>,
 }
 
 impl<T: Serialize> Outcome<T> {
-    /// Prints the answer as JSON or as a text, and the damage that is known now. `is_whole` tells whether nothing was skipped.
+    /// Prints the answer as JSON or as a text, and the damage that is known at present. `is_whole` says that
+    /// nothing was skipped.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl<T: Serialize> Outcome<T> {
             true => print_json(&self.answer)?,
             false => print(&text(&self.answer))?,
         }
-        self.damage.iter().for_each(|line| eprintln!("{line}"));
+        self.damage.iter().for_each(|line| complain(line));
         if is_whole(&self.answer) && self.damage.is_empty() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
     }
 }
@@ -71,8 +72,8 @@ pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
     config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))
 }
 
-/// Carries out a verb and waits for its answer. Shows the progress on a terminal. Ctrl-C cancels; given again, it
-/// leaves a daemon's job running.
+/// Carries out a verb and waits for its answer. Shows the progress on a terminal. Ctrl-C cancels the verb. A
+/// second Ctrl-C ends the command and leaves a daemon's job running.
 ///
 /// # Errors
 ///
@@ -104,7 +105,7 @@ fn expect(loaded: &Loaded) -> Result<(), Failure> {
     }
 }
 
-/// Opens the stores in this process, does some work and closes them. Ctrl-C cancels it.
+/// Opens the stores in this process, does the work and closes them. Ctrl-C cancels it.
 ///
 /// # Errors
 ///
@@ -117,15 +118,15 @@ pub(super) fn at_rest<T>(
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         if loaded.config.store.kind == StoreKind::Cassandra {
-            // When a server cannot be reached, the stores keep trying for a long time. The user of a command should be
-            // told soon.
+            // When a server cannot be reached, the stores keep trying for a long time. The user of a command
+            // should get an error soon.
             super::cassandra::connect(&loaded.config.store.cassandra).await?;
         }
         let stop = CancellationToken::new();
         let cancelled = stop.clone();
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
-                eprintln!("cancelling ...");
+                complain("cancelling ...");
                 cancelled.cancel();
             }
         });
@@ -201,14 +202,14 @@ impl From<VerbError> for Failure {
     }
 }
 
-/// The daemon that holds a data directory.
+/// The daemon that has a data directory open.
 pub(super) struct Daemon<'a> {
     config: &'a Config,
     client: Client,
 }
 
 impl<'a> Daemon<'a> {
-    /// The daemon of this configuration. Nothing is asked yet.
+    /// The daemon of this configuration. No request is sent yet.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ impl<'a> Daemon<'a> {
         Ok(Self { config, client: Client::new(&config.admin.listen).with_token(&token) })
     }
 
-    /// Makes an error of a request say which daemon was asked.
+    /// Adds to an error of a request which daemon was requested.
     fn failed(&self, error: anyhow::Error) -> Failure {
         let hint =
             format!("a daemon uses {}, but its admin port cannot be used", self.config.data_dir.display());
@@ -247,7 +248,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// Asks a question and passes the lines of the answer to `each`, until that returns `false`.
+    /// Asks the daemon a question and passes the lines of the answer to `each`, until that returns `false`.
     pub(super) fn ask<Q: Question>(
         &self,
         question: &Q,
@@ -260,7 +261,7 @@ impl<'a> Daemon<'a> {
         self.accepted(answer).map(|_| ())
     }
 
-    /// The text of an answer that has no error status.
+    /// The text of an answer; an answer with an error status is an error.
     fn accepted(&self, answer: Answer) -> Result<String, Failure> {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         match answer.status {
@@ -302,7 +303,7 @@ impl<'a> Daemon<'a> {
                 Err(error) => {
                     failures += 1;
                     if failures > LOOKS_MAX || !is_held(self.config) {
-                        return Err(self.died::<V>(&format!("{error:#}")));
+                        return Err(self.died::<V>(&with_causes(&*error)));
                     }
                 }
             }
@@ -310,7 +311,9 @@ impl<'a> Daemon<'a> {
                 0 => {}
                 1 if !is_cancelled => {
                     is_cancelled = true;
-                    eprintln!("cancelling the job {id} of the daemon; press Ctrl-C again to leave at once");
+                    complain(&format!(
+                        "cancelling the job {id} of the daemon; press Ctrl-C again to leave at once"
+                    ));
                     let _: Value = self.post(&format!("/admin/jobs/{id}/cancel"), "")?;
                 }
                 1 => {}
@@ -335,7 +338,7 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// The error when the daemon died during a command: it says what happened and which command to repeat.
+    /// The error for a daemon that died during a command: what happened, and which command to repeat.
     fn died<V: Verb>(&self, why: &str) -> Failure {
         let command: Vec<String> = std::env::args().skip(1).collect();
         let error = anyhow!(
@@ -349,7 +352,7 @@ impl<'a> Daemon<'a> {
         Failure::new(Exit::Store, error)
     }
 
-    /// The damaged files that the daemon knows of.
+    /// The damaged files that the daemon reports.
     fn damage(&self) -> Result<Vec<String>, Failure> {
         let answer = self.client.get("/readyz").map_err(|error| self.failed(error.into()))?;
         let ready: Value = serde_json::from_slice(&answer.body).context("cannot read /readyz")?;

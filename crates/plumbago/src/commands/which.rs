@@ -56,6 +56,21 @@ fn read_list(path: &Path) -> Result<Vec<String>, Failure> {
         let error = anyhow!("the list of names {} is longer than 48 MiB; divide it", path.display());
         return Err(Failure::new(Exit::Usage, error));
     }
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    Ok(lines.map(str::to_owned).collect())
+    Ok(names_in(&text))
+}
+
+/// The names in a list: one a line. Some editors begin a file with a byte order mark.
+fn names_in(text: &str) -> Vec<String> {
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_in;
+
+    #[test]
+    fn lists_of_any_editor_are_read() {
+        assert_eq!(names_in("\u{feff}a.b\r\n# c\n\n  d;e=f  \n"), ["a.b", "d;e=f"]);
+    }
 }

@@ -139,8 +139,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// If the configuration has errors, the selection cannot be used, the store or the daemon cannot be reached, or a file cannot
-/// be written.
+/// If the configuration has errors, the selection cannot be used, the store or the daemon cannot be reached,
+/// or a file cannot be written.
 pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let directory = absolute(&args.directory).map_err(|error| Failure::new(Exit::Usage, error))?;
@@ -150,7 +150,8 @@ pub fn export(args: &ExportArgs, file: Option<&Path>) -> Result<(), Failure> {
     outcome.show(args.json, |report| export_summary(report, dry_run), |report| report.skipped == 0)
 }
 
-/// The file with the names of tagged series. The names of a graphite-web are written to one in `directory`.
+/// The file with the names of tagged series. If the names come from a graphite-web, they are written to a
+/// file in `directory`.
 fn tagged_names(from: &str, directory: &Path) -> anyhow::Result<PathBuf> {
     let Some(address) = from.strip_prefix("http://") else { return absolute(Path::new(from)) };
     let (address, path) = address.split_once('/').unwrap_or((address, ""));

@@ -53,6 +53,7 @@ fn sections(config: &Config, layers: &Layers, problems: &mut Problems) {
         config.relay.problems(),
         config.aggregation.problems(),
         config.maintenance.problems(),
+        config.self_metrics.problems(),
     ]
     .concat();
     if config.store.kind == StoreKind::Cassandra {
@@ -82,8 +83,8 @@ fn memory(config: &Config, set: &Value, layers: &Layers, problems: &mut Problems
     }
 }
 
-/// Returns whether a text is a list of `level` and `crate=level`. The logger would take any other word as the
-/// name of a crate and log nothing but that crate.
+/// Returns whether a text is a list of `level` and `crate=level`. The logger would take any other word for
+/// the name of a crate, and log only that crate.
 fn is_log_filter(text: &str) -> bool {
     let level = |part: &str| matches!(part, "off" | "error" | "warn" | "info" | "debug" | "trace");
     text.split(',').all(|part| level(part.rsplit_once('=').map_or(part, |(_, level)| level).trim()))

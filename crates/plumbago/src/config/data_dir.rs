@@ -15,7 +15,7 @@ use super::{Config, StoreKind};
 /// Maximum number of files and directories inside the data directory that are checked.
 const LOOKED_AT: usize = 10_000;
 
-/// Returns why this process cannot use `dir` as its data directory, and what to do; `None` if it can. A directory
+/// Returns why this process cannot use `dir` as its data directory, and the remedy; `None` if it can. A directory
 /// that does not exist can be used if it can be made.
 pub fn problem(dir: &Path) -> Option<String> {
     match std::fs::metadata(dir) {
@@ -32,8 +32,8 @@ pub fn problem(dir: &Path) -> Option<String> {
     }
 }
 
-/// Finds settings that demand more free space than the disk of the data directory has now. Returns the key of each, and
-/// what follows from it. Such a daemon starts, but stores no points.
+/// Finds settings that demand more free space than the disk of the data directory has now. Returns the key of
+/// each, and the consequence. Such a daemon starts, but stores no points.
 pub fn short_of_space(config: &Config) -> Vec<(&'static str, String)> {
     let dir = shown(&config.data_dir);
     // A directory that does not exist yet will be on the disk of its nearest existing parent.
@@ -78,7 +78,7 @@ fn user(uid: Uid) -> String {
     }
 }
 
-/// The directory does not exist: its nearest existing parent must let this process make it.
+/// The directory does not exist, so its nearest existing parent must allow this process to create it.
 fn missing(dir: &Path) -> Option<String> {
     if let Ok(target) = std::fs::read_link(dir) {
         return Some(format!(
@@ -116,8 +116,8 @@ fn unwritable(path: &Path) -> Option<String> {
     Some(format!("{} cannot write to {}: {why}; {advice}", me(), path.display()))
 }
 
-/// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started the daemon
-/// as root.
+/// Finds a file or directory inside `dir` that belongs to another user, for example after somebody started
+/// the daemon as root.
 fn inside(dir: &Path) -> Option<String> {
     let mut left = vec![dir.to_path_buf()];
     let mut looked_at = 0;
@@ -151,7 +151,7 @@ const MOUNT: &str = "mount its disk for writing (a service of systemd can write 
 /// Why this process may not write to a file or directory.
 struct Refusal {
     why: String,
-    /// Another owner or mode would help.
+    /// Whether another owner or mode would help.
     is_ownership: bool,
 }
 
@@ -176,7 +176,7 @@ fn owned_by(found: &Metadata) -> String {
     format!("it belongs to {owner}, group {group}, with mode {:o}", found.mode() & 0o7777)
 }
 
-/// The files by which a data directory with points is recognised.
+/// The files that show that a data directory has been used.
 const MARKS: [&str; 3] = ["journal", "store", "spool"];
 
 /// Returns whether a daemon has used `dir` as its data directory.
@@ -184,7 +184,8 @@ pub fn is_used(dir: &Path) -> bool {
     MARKS.iter().any(|name| dir.join(name).is_dir())
 }
 
-/// Returns `dir` as an absolute path, for messages: a relative one says nothing without the working directory.
+/// Returns `dir` as an absolute path, for messages, because a relative path means nothing without the working
+/// directory.
 pub fn shown(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf())
 }

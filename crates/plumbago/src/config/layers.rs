@@ -24,7 +24,7 @@ pub(super) struct Layers {
     variables: HashMap<String, String>,
 }
 
-/// Returns the environment variables of this process that set keys, or look as if they did.
+/// Returns the environment variables of this process that set keys or appear to do so.
 pub(super) fn environment() -> Environment {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))

@@ -1,8 +1,8 @@
 //! Divides the memory ceiling, `engine.memory_max`.
 //!
-//! Caches, queues and requests have upper bounds. Metrics get the rest of the ceiling. A bound that is not
-//! set is computed from the ceiling, so that a small ceiling has small caches. A bound that is set is used as
-//! it is. A configuration whose bounds leave no room for metrics is refused.
+//! Caches, queues and requests have upper bounds. Metrics get the rest of the ceiling. A bound that the
+//! configuration does not set is computed from the ceiling, so that a small ceiling leads to small caches. A
+//! bound that it sets is used unchanged. A configuration whose bounds leave no room for metrics is refused.
 
 use plumbago_model::ByteSize;
 use serde_json::Value;
@@ -14,10 +14,10 @@ const MIB: u64 = 1 << 20;
 /// The smallest ceiling in bytes. With less, the program itself would leave no room for metrics.
 const LEAST: u64 = 128 * MIB;
 
-/// Memory that the program takes without any points, in bytes: code, thread stacks, tables of the stores.
+/// Memory that the program takes without any points, in bytes: code, thread stacks, and tables of the stores.
 const BASE: u64 = 32 * MIB;
 
-/// The ceiling, and how much of it is reserved for other things than metrics.
+/// The ceiling, and how much of it is reserved for purposes other than metrics.
 #[derive(Debug, Clone)]
 pub struct Budget {
     /// Memory that the process may take, in bytes.
@@ -41,7 +41,8 @@ impl Budget {
             bytes => bytes,
         };
         config.engine.memory_max = ByteSize(ceiling);
-        // Two of the largest frames must fit. Otherwise none could be read while another one is being read.
+        // Two of the largest frames must fit. Otherwise no other frame could be read while one of them is
+        // being read.
         let largest = config.ingest.largest_message_bytes();
         if !is_set(set, "ingest.frame_memory_bytes") {
             let bytes = (ceiling / 16).max(largest.saturating_mul(2)).min(256 * MIB);
@@ -76,16 +77,17 @@ impl Budget {
         let memtable = (ceiling / 128).clamp(MIB, 16 * MIB);
         config.store.embedded.memtable_bytes = ByteSize(memtable);
         config.spool.memtable_bytes = memtable;
-        // The embedded store has memtables for points, names and state rows: of each, one is being filled and
-        // one may be on its way to disk. The spool needs no more: it has fewer memtables and one cache of
-        // that size.
+        // The embedded store has memtables for points, names and state rows. For each of these, one memtable
+        // is being filled and one may be on its way to the disk. The spool needs no more: it has fewer
+        // memtables and one cache of that size.
         parts.push(("", 6 * memtable));
         let reserved = parts.iter().fold(BASE, |sum, (_, bytes)| sum.saturating_add(*bytes));
         Self { ceiling, is_set: is_ceiling_set, reserved, parts }
     }
 
     /// Returns why the program cannot run with this ceiling, and the setting to change; `None` if it can. At
-    /// least an eighth of the ceiling must be left for metrics. `enough` is a ceiling to advise.
+    /// least an eighth of the ceiling must be left for metrics. `enough` is the ceiling that the message
+    /// recommends.
     pub fn problem(&self, enough: Option<ByteSize>) -> Option<(&'static str, String)> {
         const CEILING: &str = "engine.memory_max";
         let (ceiling, least) = (ByteSize(self.ceiling), ByteSize(LEAST));

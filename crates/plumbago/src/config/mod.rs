@@ -22,7 +22,7 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 
-use plumbago_model::{Period, StorageRules};
+use plumbago_model::{Period, StorageRules, sanitize};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -166,7 +166,7 @@ impl Default for Log {
 pub struct SelfMetrics {
     /// First component of the names, like carbon's `CARBON_METRIC_PREFIX`.
     pub prefix: String,
-    /// Interval between two points; zero for no points.
+    /// Interval between two points; zero means no points.
     pub interval: Period,
 }
 
@@ -176,11 +176,25 @@ impl Default for SelfMetrics {
     }
 }
 
+impl SelfMetrics {
+    /// What is wrong with the values, each as `key: message`.
+    fn problems(&self) -> Vec<String> {
+        let prefix = &self.prefix;
+        if !prefix.contains(';') && sanitize(prefix).is_ok_and(|name| name == *prefix) {
+            return Vec::new();
+        }
+        vec![format!(
+            "self_metrics.prefix: no name of a metric can begin with {prefix:?}; interval = \"0s\" switches \
+             self-metrics off"
+        )]
+    }
+}
+
 /// The `[debug]` section.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Debug {
-    /// Time at which the clock stands still until the admin port sets it, in seconds since the epoch; 0 for the
+    /// Time that the clock shows until the admin port sets it, in seconds since the epoch; 0 means the
     /// machine's clock.
     pub clock: i64,
 }
@@ -244,7 +258,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Its name in `store.kind`.
+    /// The name of this kind in `store.kind`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
@@ -324,7 +338,7 @@ pub fn load_other(file: &Path) -> Result<Loaded, Problems> {
     finished(loaded, problems)
 }
 
-/// A configuration as far as it could be read, with its problems.
+/// A configuration, as far as it could be read, with its problems.
 #[derive(Debug)]
 pub struct Read {
     /// The settings. A value with a problem is replaced by its default.

@@ -19,8 +19,8 @@ struct Port<'a> {
     is_udp: bool,
 }
 
-/// Finds the ports whose address another port already uses, and relays to this process. Returns the key of each
-/// setting, and what is wrong with it.
+/// Finds the ports whose address another port already uses, and relays to this process. Returns the key of
+/// each setting, and the problem.
 pub(super) fn problems(config: &Config) -> Vec<(String, String)> {
     let ports = ports(config);
     let mut open: Vec<&Port<'_>> = Vec::new();
@@ -44,9 +44,9 @@ fn ports(config: &Config) -> Vec<Port<'_>> {
     resolved.collect()
 }
 
-/// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and what is wrong with it.
-/// These are warnings, because the network may not be up yet. It is not checked whether another program uses the port,
-/// because that may be the running daemon.
+/// Finds addresses that cannot be opened on this machine now. Returns the key of each setting, and the
+/// problem. These are warnings, because the network may not be up yet. It is not checked whether another
+/// program uses the port, because that may be the running daemon.
 pub(super) fn unusable(config: &Config) -> Vec<(String, String)> {
     let ports = listens(config).into_iter();
     ports.filter_map(|(key, listen, is_udp)| Some((key, why_unusable(listen, is_udp)?))).collect()
@@ -93,8 +93,8 @@ fn open(address: SocketAddr, is_udp: bool) -> Result<(), Error> {
     if is_udp { UdpSocket::bind(address).map(drop) } else { TcpListener::bind(address).map(drop) }
 }
 
-/// Finds destinations of the relay that are listeners of this process: every point would come back, and be sent again
-/// without end. Names other than `localhost` are not looked up.
+/// Finds destinations of the relay that are listeners of this process. Every point would come back and be
+/// sent again, without end. Names other than `localhost` are not looked up.
 fn loops(config: &Config, ports: &[Port<'_>]) -> Vec<(String, String)> {
     let listeners = || ports.iter().filter(|port| !port.is_udp && port.key.starts_with("ingest."));
     let mut found = Vec::new();
@@ -151,8 +151,8 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || includes(a, b) || includes(b, a))
 }
 
-/// Whether `all` stands for every address of the machine, `one` among them. `[::]` includes IPv4, as Linux
-/// does by default.
+/// Whether `all` means every address of the machine, including `one`. `[::]` includes IPv4, as Linux does by
+/// default.
 fn includes(all: SocketAddr, one: SocketAddr) -> bool {
     all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }

@@ -10,7 +10,7 @@ pub enum Place {
     File(PathBuf, usize),
     /// The environment variable of this name.
     Environment(String),
-    /// Nowhere: the setting has its default.
+    /// Nowhere, so the setting has its default.
     Default,
 }
 
@@ -28,11 +28,11 @@ impl fmt::Display for Place {
 /// A problem of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where the setting was set.
+    /// Where the setting with the problem was set.
     pub place: Place,
     /// The path of the key (`engine.shards`), or the section of a rules file (`[name]`). May be empty.
     pub key: String,
-    /// What is wrong, as a sentence.
+    /// The problem, as a sentence.
     pub message: String,
     /// Whether the daemon refuses to start because of it. If `false`, it is a warning.
     pub error: bool,

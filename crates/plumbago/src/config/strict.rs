@@ -139,7 +139,7 @@ fn type_name(example: &Value) -> &'static str {
     }
 }
 
-/// What a key of this type must be, and what was given.
+/// A message that says what type a key must have, and which value was given.
 fn must_be(example: &Value, given: &str) -> String {
     let (wanted, example) = (type_name(example), shown(example));
     let has_unit = |text: &str| text.parse::<Period>().is_ok() || text.parse::<ByteSize>().is_ok();

@@ -1,4 +1,4 @@
-//! Finds the existing key that was probably meant by a misspelt one.
+//! Finds the existing key that a misspelt key was probably meant to be.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ pub(super) fn similar(path: &str) -> Option<&'static str> {
     let near = |key: &&String| distance(&letters(key), &wanted) <= 2 && wanted.len() > 4;
     let in_section = |key: &&String| section(key) == section(path);
     let last = |key: &&String| name(key) == name(path) && in_same_root(key, path);
-    // Every listener has some keys of the same name. The key of the line protocol is usually meant.
+    // Every listener has some keys with the same names. Usually the key of the line protocol is meant.
     let usual = |key: &&String| last(key) && section(key) == "ingest.line";
     let found = keys().iter().filter(in_section).find(near).or_else(|| keys().iter().find(near));
     found.or_else(|| keys().iter().find(usual)).or_else(|| keys().iter().find(last)).map(String::as_str)
@@ -27,7 +27,7 @@ pub(super) fn same_letters(path: &str) -> Option<&'static str> {
     keys().iter().find(|key| letters(key) == wanted).map(String::as_str)
 }
 
-/// The variable of the environment that sets a key.
+/// The environment variable that sets a key.
 pub(super) fn variable(key: &str) -> String {
     format!("PLUMBAGO__{}", key.to_uppercase().replace('.', "__"))
 }
@@ -68,7 +68,7 @@ fn in_same_root(key: &str, path: &str) -> bool {
     key.split('.').next() == path.split('.').next()
 }
 
-/// Number of letters to insert, delete or replace to make one word of the other.
+/// The edit distance between two words: how many letters must be inserted, deleted or replaced.
 fn distance(a: &str, b: &str) -> usize {
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX;

@@ -188,6 +188,18 @@ fn problems_of_the_sections_point_to_where_they_are_set() {
 }
 
 #[test]
+fn self_metrics_have_names_that_can_be_found() {
+    for prefix in ["", "car bon", "carbon.", "a..b", "a;b=c"] {
+        let found = problems(&format!("[self_metrics]\nprefix = \"{prefix}\"\n"), &[]);
+        assert!(
+            found.len() == 1 && found[0].starts_with("plumbago.toml:2 self_metrics.prefix no name"),
+            "{found:?}"
+        );
+    }
+    load_text("[self_metrics]\nprefix = \"dc1.carbon\"\n", &[]).unwrap();
+}
+
+#[test]
 fn a_listener_takes_one_address_or_several() {
     let listen = |text: &str, variables: &[(&str, &str)]| {
         let loaded = load_text(text, variables).unwrap();

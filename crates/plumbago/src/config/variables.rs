@@ -1,5 +1,5 @@
-//! Finds environment variables that look like settings but are not: `PLUMBAGO_API_LISTEN`, with one underscore, sets
-//! nothing, and nobody would notice.
+//! Finds environment variables that look like settings but are not: `PLUMBAGO_API_LISTEN`, with one
+//! underscore, sets nothing, which would otherwise go unnoticed.
 
 use super::layers::Environment;
 use super::problem::{Place, Problems};
@@ -66,9 +66,9 @@ mod tests {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 3, "{lines:#?}");
         for (line, part) in lines.iter().zip([
-            "PLUMBAGO_API_LISTEN: error: sets nothing; write PLUMBAGO__API__LISTEN",
-            "PLUMBAGO_DATA_DIR: error: sets nothing; write PLUMBAGO__DATA_DIR",
-            "PLUMBAGO_VERSION: warning: sets nothing",
+            "PLUMBAGO_API_LISTEN: error: has no effect; write PLUMBAGO__API__LISTEN",
+            "PLUMBAGO_DATA_DIR: error: has no effect; write PLUMBAGO__DATA_DIR",
+            "PLUMBAGO_VERSION: warning: has no effect",
         ]) {
             assert!(line.contains(part), "{line}\n{part}");
         }

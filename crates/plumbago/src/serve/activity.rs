@@ -1,4 +1,5 @@
-//! Which metrics may have points in a range of time, for finds that hide the others (`find.hide_inactive`).
+//! Finds out which metrics may have points in a time range, for finds that hide the others
+//! (`find.hide_inactive`).
 
 use std::sync::Arc;
 
@@ -10,12 +11,13 @@ use plumbago_store::{FetchError, RowStore};
 use super::Core;
 use crate::config::{Config, StoreKind};
 
-/// Metrics in one request to a shard, which does nothing else while it answers.
+/// Number of metrics in one request to a shard, which does nothing else while it answers.
 const ASKED_AT_ONCE: usize = 4096;
-/// Metrics of one find that are looked up in the shared store. If there are more, all of them are shown.
+/// Largest number of metrics of one find that are looked up in the shared store. If there are more, all of
+/// them are shown.
 const LOOKED_UP_MAX: usize = 1000;
 
-/// Knows the newest points from memory, and on a shared store when other daemons wrote a metric.
+/// Knows the newest points in memory and, on a shared store, when other daemons last wrote a metric.
 #[derive(Debug)]
 pub(super) struct NewestPoints {
     engine: Engine,
@@ -27,7 +29,7 @@ pub(super) struct NewestPoints {
 }
 
 impl NewestPoints {
-    /// Returns the filter for finds, if the configuration switches it on.
+    /// Returns the filter for finds, if the configuration enables it.
     pub(super) fn of(config: &Config, core: &Core) -> Option<Arc<dyn Activity>> {
         let seconds = |period: plumbago_model::Period| i64::try_from(period.as_secs()).unwrap_or(i64::MAX);
         let touched = seconds(config.store.cassandra.touch_after);

@@ -22,7 +22,7 @@ use super::aggregation::Stage;
 use super::backend::Keeper;
 use super::clock;
 
-/// The parts beside the engine that have lines in the ledger.
+/// The parts of the process, apart from the engine, that have lines in the ledger.
 #[derive(Debug, Clone)]
 pub(crate) struct Sources {
     pub(crate) listeners: plumbago_ingest::Handle,
@@ -179,7 +179,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// The ledger with what `engine` gives.
+    /// The ledger of the whole process, with the engine's ledger from `engine`.
     ///
     /// # Errors
     ///
@@ -212,8 +212,8 @@ impl Whole {
         self.refused.iter().map(|(_, n)| n).sum()
     }
 
-    /// Points that came from outside. The engine's own number also contains the points that aggregation made, and
-    /// lacks those that the listeners refused or that aggregation did not pass on.
+    /// Number of points that senders sent. The engine's own number also contains the points that aggregation
+    /// made, and lacks those that the listeners refused or that aggregation did not pass on.
     fn received(&self) -> u64 {
         let refused = self.rejected() - self.engine.rejected_total();
         self.engine.received + refused + self.consumed() - self.derived()

@@ -15,7 +15,7 @@ use super::sink::{AggregatedSink, DerivedSink, RelayedSink};
 use crate::config::Config;
 use crate::error::{Exit, Failure};
 
-/// Aggregation, and the rewrite rules behind it.
+/// Aggregation, with the rewrite rules that follow it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
     pub(crate) aggregation: Aggregation,
@@ -28,12 +28,16 @@ pub(super) struct Running {
     stop: CancellationToken,
 }
 
-/// Reads the rewrite rules, and opens aggregation. Points are taken from now on.
+/// Reads the rewrite rules, and opens aggregation. From now on points are accepted.
 pub(super) fn open(config: &Config, core: &Core) -> Result<(Rules, Option<Stage>), Failure> {
     if config.aggregation.is_off() {
-        return Ok((Rules::load(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?, None));
+        return Ok((
+            Rules::load(config.ingest.rule_files()).map_err(|e| Failure::new(Exit::Config, e))?,
+            None,
+        ));
     }
-    let rules = Rules::load_post_later(&config.ingest).map_err(|e| Failure::new(Exit::Config, e))?;
+    let rules =
+        Rules::load_post_later(config.ingest.rule_files()).map_err(|e| Failure::new(Exit::Config, e))?;
     let parts = AggregationParts {
         dir: &config.aggregation_dir(),
         journal: &config.journal,
@@ -41,7 +45,7 @@ pub(super) fn open(config: &Config, core: &Core) -> Result<(Rules, Option<Stage>
         registry: &core.registry,
     };
     let aggregation = Aggregation::open(&config.aggregation, parts).map_err(failure)?;
-    let post = Post::new(rules.clone(), &config.ingest, &core.registry);
+    let post = Post::new(rules.clone(), config.ingest.names(), &core.registry);
     Ok((rules, Some(Stage { aggregation, post })))
 }
 
@@ -76,7 +80,7 @@ impl Stage {
         self.aggregation.report(conditions);
     }
 
-    /// The ledger.
+    /// The line of aggregation in the ledger.
     pub(super) fn balance(&self) -> Balance {
         self.aggregation.balance()
     }
@@ -88,7 +92,7 @@ impl Stage {
 }
 
 impl Running {
-    /// Computes all intervals once more, and ends. Must be called when no more points can arrive.
+    /// Computes all intervals once more, and ends. Call this only when no more points can arrive.
     pub(super) async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {

@@ -1,4 +1,4 @@
-//! Stores and an engine without a daemon: for commands, and for stores that are only read.
+//! Stores and an engine without a daemon, for commands and for stores that are only read.
 
 use std::sync::Arc;
 
@@ -34,11 +34,11 @@ impl AtRest {
         Ok(Self { config: loaded.config, core, stop })
     }
 
-    /// Loads the points of earlier runs, those that are only in the journal included.
+    /// Loads the points of earlier runs, including those that are only in the journal.
     ///
     /// # Errors
     ///
-    /// If it cannot be loaded.
+    /// If they cannot be loaded.
     pub(super) async fn start(&self) -> Result<Recovered, Failure> {
         self.core.engine.start().await.map_err(start_failure)
     }
@@ -58,8 +58,8 @@ impl AtRest {
     }
 }
 
-/// Opens the stores and the engine without listeners, does the work of a verb, and closes them. The work can read the
-/// points of earlier runs, those that were only in the journal included.
+/// Opens the stores and the engine without listeners, does the work of a verb, and closes them. The work can
+/// read the points of earlier runs, including those that were only in the journal.
 ///
 /// # Errors
 ///
@@ -75,7 +75,7 @@ pub(crate) async fn work_at_rest<T>(
     let done = work(rest.core.work(&rest.config, rest.core.job_lease(), events)).await;
     let damage = rest.core.damage();
     let closed = rest.close().await;
-    // If a full disk makes both fail, the error of the work says more.
+    // If a full disk makes both fail, the error of the work is more informative.
     let done = done?;
     closed?;
     Ok((done, damage))

@@ -19,7 +19,7 @@ pub(super) struct Costs {
     work: Work,
     rules: rules::Live,
     reads_are_noted: bool,
-    /// Held by the request that reads all metrics: one such request runs at a time.
+    /// Held by the request that reads all metrics, so that only one such request runs at a time.
     turn: Semaphore,
 }
 

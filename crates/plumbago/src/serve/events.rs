@@ -16,8 +16,8 @@ use crate::error::{Exit, Failure};
 /// Name of the events file in the data directory.
 const EVENTS: &str = "events.jsonl";
 
-/// Opens the log of events, with those of earlier runs. It keeps none if `api.events_bytes` is 0. `peers` are the other
-/// daemons if the store is shared.
+/// Opens the log of events, with those of earlier runs. It stores none if `api.events_bytes` is 0. `peers`
+/// are the other daemons if the store is shared.
 pub(super) fn open(
     config: &Config,
     peers: Option<Arc<dyn EventPeers>>,
@@ -63,7 +63,7 @@ pub(crate) struct Events(Kept);
 enum Kept {
     /// The log that the daemon has open.
     Open(Arc<EventLog>),
-    /// No daemon has the log open. It is opened for each use.
+    /// No daemon has opened the log, so it is opened for each use.
     AtRest(Place),
 }
 

@@ -17,8 +17,8 @@ use crate::config::{Config, StoreKind};
 
 /// The directory that contains the hard links during a backup.
 const LINKS: &str = "backup-links";
-/// Entries of the data directory that a backup leaves out. A restored directory gets a secret of its own, and does without
-/// the checkpoint, which is large and has nothing that the store and the journal lack.
+/// Entries of the data directory that a backup leaves out. A restored directory gets a new secret. It does
+/// not need the checkpoint, which is large and contains nothing that is not in the store and the journal.
 const LEFT_OUT: [&str; 4] = [LINKS, "admin-secret", "checkpoint", "lost+found"];
 /// The directories of the fjall databases in the data directory.
 const DATABASES: [&str; 3] = ["store", "spool", "names"];
@@ -85,14 +85,15 @@ impl Files {
 
     fn hold_all(&self, links: &Path) -> Result<Vec<HeldFile>, BackupError> {
         let failed = |error: io::Error| BackupError::Hold(error.to_string());
-        // Keeps the journal's segments until the links of their files exist.
+        // Keeps the journal's segments until the links to their files exist.
         let _segments = self.live.as_ref().map(|live| live.journal.hold());
         let _at_rest = match self.live {
             Some(_) => None,
             None => Some(lock(&self.journal_dir)?),
         };
         let mut held = self.others(links).map_err(failed)?;
-        // The journal must be held last: then it contains every record that the held state of the store lacks.
+        // The journal must be held last, so that it contains every record that the held state of the store
+        // lacks.
         for name in DATABASES {
             let (dir, links) = (self.dir.join(name), links.join(name));
             if !dir.is_dir() {
@@ -135,8 +136,9 @@ impl Files {
         Ok(held)
     }
 
-    /// All files except those of the store, the spool and the journal. The position of a queue is held before the
-    /// queue itself, and the note of the events before the events: both may be behind.
+    /// All files except those of the store, the spool and the journal. The position of a queue is held before
+    /// the queue itself, and the note of the events before the events, because a position or a note may be
+    /// behind its file.
     fn others(&self, links: &Path) -> io::Result<Vec<HeldFile>> {
         let mut names = Vec::new();
         list(&self.dir, Path::new(""), &mut names)?;
@@ -151,7 +153,7 @@ impl Files {
             let done =
                 if bytes < SMALL_BYTES { fs::copy(&from, &at).map(drop) } else { link_or_copy(&from, &at) };
             match done {
-                // The file was removed after it was listed, like a part of a queue that was sent.
+                // The file was removed after it was listed, for example a segment of a queue that was sent.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 done => done?,
             }
@@ -251,7 +253,7 @@ fn at_rest_files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(files)
 }
 
-/// Lists files below the data directory that no other part of this module holds.
+/// Lists files below the data directory that are not held by another part of this module.
 fn list(dir: &Path, inside: &Path, names: &mut Vec<PathBuf>) -> io::Result<()> {
     let entries = match fs::read_dir(dir.join(inside)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

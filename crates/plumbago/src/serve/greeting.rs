@@ -1,5 +1,5 @@
-//! What a start says to somebody who does not know this daemon: which program, which files, what was found there,
-//! and how to try it out.
+//! The log lines of a start, for somebody who does not know this daemon: the program, its files, what they
+//! contain, and how to try it out.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use crate::config::{self, Config, Loaded, StoreKind};
 /// The file in the data directory that a clean stop leaves and the next start removes.
 const LAST_STOP: &str = "last-stop.json";
 
-/// What is in the data directory before it is opened.
+/// The state of the data directory before it is opened.
 #[derive(Debug)]
 pub(super) struct Before {
     data_dir: PathBuf,
@@ -35,7 +35,7 @@ struct Stopped {
 }
 
 impl Before {
-    /// Logs what starts and where, and looks at the data directory. An empty one is a warning if the
+    /// Logs the program and its directories, and checks the data directory. An empty one is a warning if the
     /// configuration names it, because its disk may not be mounted.
     pub(super) fn look(loaded: &Loaded) -> Self {
         let data_dir = config::shown_dir(&loaded.config.data_dir);
@@ -158,7 +158,7 @@ fn store(config: &Config) -> String {
     }
 }
 
-/// The time of the last change of a file in `dir` or in a directory of it, in seconds since the epoch.
+/// The time of the last change of a file in `dir` or in a directory inside it, in seconds since the epoch.
 fn newest(dir: &Path) -> Option<i64> {
     let entries = fs::read_dir(dir).ok()?.flatten();
     let of = |entry: fs::DirEntry| {
@@ -191,8 +191,8 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns how to send a point and look at it, for the addresses and settings of this daemon. Empty if it has no
-/// port for one of the two.
+/// Returns how to send a point and look at it, for the addresses and settings of this daemon. Empty if it has
+/// no port for sending or no port for reading.
 pub(super) fn hints(config: &Config, line: Option<SocketAddr>, api: Option<SocketAddr>) -> String {
     let (Some(line), Some(api)) = (line, api) else { return String::new() };
     let url = url(config, api);

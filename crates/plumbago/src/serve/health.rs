@@ -1,5 +1,6 @@
-//! The health of the process. Adds the conditions of those parts that do not report theirs themselves, and answers
-//! `/readyz` from the list of conditions. The names and their meaning for an operator are in `docs/conditions.md`.
+//! The health of the process. Adds the conditions of the parts that do not report them themselves, and
+//! answers `/readyz` from the list of conditions. The names and their meaning for an operator are in
+//! `docs/conditions.md`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const CONDITIONS: [&str; 7] =
     [STARTING, STOPPING, RETENTION, RELOAD_FAILED, DAMAGED_DATA, "store_broken", "peers"];
 /// Holds until the points of earlier runs can be read.
 const STARTING: &str = "starting";
-/// Holds from the first sign of a stop.
+/// Holds from the beginning of a stop.
 const STOPPING: &str = "stopping";
 
 /// The parts of the process that depend on other servers.
@@ -35,7 +36,7 @@ pub(crate) struct Outside {
     pub(crate) stage: Option<Stage>,
 }
 
-/// The health of the process. Cloning shares it.
+/// The health of the process. Clones share the same state.
 #[derive(Debug, Clone)]
 pub(crate) struct Health {
     conditions: Conditions,
@@ -63,8 +64,8 @@ impl Health {
         self.conditions.end(STARTING);
     }
 
-    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show them even
-    /// if nobody requests `/readyz`.
+    /// Keeps the list of conditions up to date until the runtime ends, so that the log and the gauges show
+    /// them even if `/readyz` is not requested.
     pub(super) async fn run(self) {
         loop {
             self.look();
@@ -78,7 +79,7 @@ impl Health {
 
     fn look(&self) {
         if self.stop.is_cancelled() {
-            // The store reports problems while it is being closed. They mean nothing then.
+            // The store reports problems while it is being closed. In that case they have no meaning.
             self.conditions.begin_as(Severity::Phase, STOPPING, "the process is stopping");
             return;
         }

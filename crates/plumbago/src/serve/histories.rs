@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::backend::Keeper;
 use super::rules;
 
-/// The engine, the storage rules, and what keeps the rows.
+/// The engine, the storage rules, and the store of the rows.
 pub(super) struct EngineHistories {
     pub(super) engine: Engine,
     pub(super) rules: rules::Live,
     pub(super) keeper: Keeper,
-    /// The cached answers of the API.
+    /// Done after an error too, because some points may already be deleted.
     pub(super) answers: KeptAnswers,
 }
 
@@ -73,7 +73,7 @@ impl SettingsChanger for EngineHistories {
 
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
         let changed = self.engine.change_settings(changes).await;
-        // Also after an error, because some metrics may be changed already.
+        // Done after an error too, because some metrics may already be changed.
         self.answers.forget();
         changed
     }
@@ -88,7 +88,7 @@ impl MetricCopier for EngineHistories {
     ) -> Result<Vec<CopyReport>, StoreError> {
         let copied = self.engine.copy_metrics(copies, options).await;
         if !options.dry_run {
-            // Also after an error, because some metrics may be copied already.
+            // Done after an error too, because some metrics may already be copied.
             self.answers.forget();
         }
         copied

@@ -65,7 +65,7 @@ impl LiveMetrics for Alive {
     }
 }
 
-/// Gives points to the engine.
+/// Passes points to the engine.
 #[derive(Debug)]
 struct Writer(Engine);
 
@@ -105,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Returns the reader of verbs: without the points that other daemons have in memory.
+    /// Returns the reader for verbs, which does not include the points that other daemons have in memory.
     fn verb_source(&self) -> Arc<dyn SeriesSource> {
         let reader = self.engine.reader();
         match self.keeper.finder() {

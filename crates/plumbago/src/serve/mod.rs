@@ -64,6 +64,7 @@ pub(crate) use self::files::Files;
 use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
 use crate::error::{Exit, Failure};
+use crate::output::say;
 use crate::{machine, secret};
 
 /// Pause between two runs that drop expired points and merge closed buckets.
@@ -132,7 +133,7 @@ impl Core {
     }
 
     /// Returns a reader for the API. With `index.mode = "sasi"` it also reads metrics that are not loaded.
-    /// With peers it includes points that they have accepted and not stored yet.
+    /// With peers it includes points that the peers have accepted and not stored yet.
     fn reader(&self, peers: &Arc<Client>) -> Reader {
         let mut reader = self.engine.reader();
         if !peers.is_empty() {
@@ -228,7 +229,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     carbonlink.iter().for_each(|port| reload.add_port("carbonlink", port.certificates()));
     reload.report_to(&core.conditions, &core.registry);
     print_addresses(&addresses, api.as_ref(), admin.as_ref());
-    carbonlink.iter().for_each(|port| println!("listening carbonlink {}", port.address()));
+    carbonlink.iter().for_each(|port| say(&format!("listening carbonlink {}", port.address())));
 
     tokio::spawn(health.clone().run());
     process::register(&core.registry);
@@ -248,8 +249,8 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let _ = stop.run_until_cancelled(tagging.series().sync_marks()).await;
     control.set_ready();
     health.set_started();
-    // The API port was bound before the replay but not served yet. Connections made since then wait in its
-    // queue.
+    // The API port was bound before the replay, but was not served until now. Connections made in the
+    // meantime wait in its queue.
     let (api_address, limits) = (api.as_ref().map(Server::address), api.as_ref().and_then(Server::limits));
     let users = api.as_ref().and_then(Server::users);
     let api = api.map(|server| tokio::spawn(server.run(http_stop.clone())));
@@ -302,7 +303,7 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
         let _ = server.await;
     }
     let Ok(ledger) = ledger;
-    println!("{ledger}");
+    say(&ledger.to_string());
     stopping.begin(Step::Closing);
     close(core).await?;
     greeting::stopped(&config.data_dir);
@@ -444,17 +445,17 @@ async fn close(core: Core) -> Result<(), Failure> {
 
 fn print_addresses(ingest: &plumbago_ingest::Addresses, api: Option<&Server>, admin: Option<&Server>) {
     for (listener, address) in ingest.iter() {
-        println!("listening {} {address}", listener.title());
+        say(&format!("listening {} {address}", listener.title()));
     }
     for (name, server) in [("http", api), ("admin", admin)] {
         if let Some(server) = server {
-            println!("listening {name} {}", server.address());
+            say(&format!("listening {name} {}", server.address()));
         }
     }
 }
 
-/// Raises the limit on open files as far as the system allows, since connections and tables of the store need
-/// many.
+/// Raises the limit on open files as far as the system allows, because connections and tables of the store
+/// need many.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }

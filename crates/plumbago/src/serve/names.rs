@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 /// Batches that may wait for the consumer of a search.
 const BATCHES: usize = 4;
-/// An operator's search has no limits but those of the machine.
+/// A search of an operator has no limits except those of the machine.
 const NO_LIMITS: FindLimits = FindLimits { results_max: usize::MAX, visited_max: usize::MAX };
 
 type Batches = mpsc::Sender<Result<Vec<String>, VerbError>>;

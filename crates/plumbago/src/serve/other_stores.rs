@@ -109,13 +109,13 @@ impl StoreConnector for OtherStores {
     }
 }
 
-/// Runs blocking work on a thread of its own.
+/// Runs blocking work on a separate thread.
 async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, VerbError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| VerbError::Failed(error.to_string()))
 }
 
-/// Opens a data directory and loads what it has.
+/// Opens a data directory and loads its content.
 fn open(loaded: Loaded, clock: Arc<dyn Clock>) -> Result<AtRest, Failure> {
     let rest = AtRest::open(loaded, clock)?;
     Handle::current().block_on(async move {
@@ -207,12 +207,12 @@ struct Tables {
     store: CassandraStore,
     title: String,
     clock: Arc<dyn Clock>,
-    /// True if BigGraphite made the tables: those who read such tables ignore the xFilesFactor.
+    /// Whether BigGraphite made the tables. Readers of such tables ignore the xFilesFactor.
     ignores_x_files_factor: bool,
 }
 
 impl Tables {
-    /// A metric with the settings by which it is read.
+    /// A metric with the settings that apply when it is read.
     fn as_read(&self, metric: &MetricMeta) -> MetricMeta {
         if !self.ignores_x_files_factor {
             return metric.clone();

@@ -1,4 +1,4 @@
-//! Peers: what this daemon asks other daemons for, and its answers to their requests.
+//! Peers: this daemon's requests to other daemons, and its answers to their requests.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ pub(super) fn register(registry: &Registry) {
     registry.add_text(text);
 }
 
-/// Memory of the process that is in RAM, in bytes; 0 if the system does not show it.
+/// The resident memory of the process in bytes; 0 if the system does not report it.
 pub(super) fn resident_bytes() -> u64 {
     Process::read().map_or(0, |process| process.resident as u64)
 }

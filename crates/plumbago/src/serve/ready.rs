@@ -1,4 +1,4 @@
-//! Prints "ready" on standard output once the daemon is ready.
+//! Prints "ready" on standard output when the daemon is ready.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use plumbago_api::Readiness;
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
+use crate::output::say;
 
 /// Pause between two checks whether the daemon is ready.
 const LOOK: Duration = Duration::from_millis(100);
@@ -17,7 +18,7 @@ pub(super) fn announce(health: &Health, hints: String, stop: &CancellationToken)
     if reasons.is_empty() {
         return print(&hints);
     }
-    println!("accepting points; not ready yet: {}", reasons.join("; ").replace('\n', " "));
+    say(&format!("accepting points; not ready yet: {}", reasons.join("; ").replace('\n', " ")));
     let (health, stop) = (health.clone(), stop.clone());
     tokio::spawn(async move {
         while !self::reasons(&health).is_empty() {
@@ -35,7 +36,9 @@ fn reasons(health: &Health) -> Vec<String> {
 }
 
 fn print(hints: &str) {
-    println!("ready");
-    print!("{hints}");
+    say("ready");
+    if !hints.is_empty() {
+        say(hints.trim_end());
+    }
     tracing::info!("ready");
 }

@@ -23,7 +23,7 @@ pub(super) fn open(config: &Config, core: &Core) -> Result<Relay, Failure> {
     Relay::open(&config.relay, parts).map_err(failure)
 }
 
-/// Starts to send.
+/// Starts the senders.
 pub(super) fn start(config: &Config, relay: &Relay) -> Result<(), Failure> {
     relay.start(&config.relay).map_err(failure)
 }

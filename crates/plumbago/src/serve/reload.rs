@@ -1,5 +1,6 @@
-//! SIGHUP: applies the settings marked `[reload]` and the files that they name. Logs what changed, what needs a
-//! restart and what was wrong. A setting with a problem keeps its old value; the others are applied.
+//! SIGHUP: applies the settings marked `[reload]` and the files that they name. Logs what changed, what needs
+//! a restart and which problems there were. A setting with a problem keeps its old value; the others are
+//! applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,10 +23,10 @@ use crate::machine;
 /// Name of the condition that holds from a failed reload to the next one without errors.
 pub(super) const RELOAD_FAILED: &str = "reload_failed";
 
-/// The keys of the storage rules: both files together make them.
+/// The keys of the storage rules. The rules consist of both files together.
 const RULES: [&str; 2] = ["storage_schemas", "storage_aggregation"];
 
-/// Keys of files that are read at the start only. A change of their contents needs a restart.
+/// Keys of files that are read only at the start. A change of their contents needs a restart.
 const READ_ONCE: [&str; 8] = [
     "store.cassandra.tls.ca",
     "store.cassandra.tls.cert",
@@ -73,7 +74,7 @@ struct Report {
     last_success: Gauge,
 }
 
-/// What one reload did.
+/// The results of a reload.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Keys whose new value or contents are in effect.
@@ -147,7 +148,7 @@ impl Reload {
         self.finish(&outcome);
     }
 
-    /// The keys whose values differ from those in effect, without those that have a problem.
+    /// The keys whose values differ from those in effect, except those that have a problem.
     fn changes(&self, loaded: &Loaded, problems: &Problems) -> Vec<Change> {
         let broken = broken(problems, loaded);
         if broken.contains("") {
@@ -337,7 +338,8 @@ impl Outcome {
     }
 }
 
-/// Reads the storage rules again. Returns false if they have errors, and stay as they were.
+/// Reads the storage rules again. Returns false if they have errors. In that case the old rules stay in
+/// effect.
 fn apply_rules(
     config: &Config,
     files: &BTreeSet<&'static str>,
@@ -377,8 +379,8 @@ fn reload_aggregation(config: &Config, stage: Option<&Stage>) -> Result<(), Vec<
     }
 }
 
-/// The units that have errors. "" stands for a configuration file that cannot be read or parsed, so that none of it
-/// is applied.
+/// The units that have errors. An empty text stands for a configuration file that cannot be read or parsed,
+/// so that none of it is applied.
 fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
     let rules = [&loaded.config.storage_schemas, &loaded.config.storage_aggregation];
     let of = |problem: &'a config::Problem| match &problem.place {
@@ -389,7 +391,7 @@ fn broken<'a>(problems: &'a Problems, loaded: &Loaded) -> BTreeSet<&'a str> {
     problems.iter().filter(|problem| problem.error).filter_map(of).collect()
 }
 
-/// A problem with its place, as text. A setting that has its default was set nowhere, so it has no place.
+/// A problem with its place, as text. A setting with its default was set nowhere, so it has no place.
 fn text(problem: &config::Problem) -> String {
     match problem.place {
         Place::Default => format!("{}: {}", problem.key, problem.message),
@@ -397,8 +399,8 @@ fn text(problem: &config::Problem) -> String {
     }
 }
 
-/// The unit of a key: keys that are only applied together. A certificate and its key are one unit, and so are the two
-/// files of the storage rules. Every other key is a unit of its own.
+/// The unit of a key. Keys of the same unit are applied only together. A certificate and its key are one
+/// unit, and so are the two files of the storage rules. Every other key is a separate unit.
 fn unit(key: &str) -> &str {
     match key.rsplit_once('.') {
         Some((section, _)) if section.ends_with(".tls") => section,

@@ -34,7 +34,7 @@ pub(super) struct Tester {
     rules: rules::Live,
     /// The lists and rewrite rules.
     names: plumbago_ingest::Rules,
-    ingest: Arc<plumbago_ingest::Config>,
+    name_options: plumbago_ingest::NameOptions,
     /// Trials run one at a time: each may compile large rules.
     turn: Semaphore,
 }
@@ -54,12 +54,12 @@ impl Tester {
             answers: core.answers.clone(),
             rules: core.rules.clone(),
             names,
-            ingest: Arc::new(config.ingest.clone()),
+            name_options: config.ingest.names(),
             turn: Semaphore::new(1),
         }
     }
 
-    /// The context in which verbs would run if these rules were in effect.
+    /// The context for verbs as if these rules were in effect.
     fn work_by(&self, rules: &Arc<StorageRules>) -> Work {
         let histories = EngineHistories {
             engine: self.engine.clone(),
@@ -97,10 +97,10 @@ impl RuleTester for Tester {
     }
 
     async fn explain(&self, name: &str) -> Result<Value, AdminError> {
-        let (names, ingest, received) = (self.names.clone(), Arc::clone(&self.ingest), name.to_owned());
+        let (names, options, received) = (self.names.clone(), self.name_options, name.to_owned());
         let (rules, files) = (self.rules.load(), self.rules.files());
         let (mut answer, metric) = aside(move || {
-            let passage = names.explain(&received, &ingest);
+            let passage = names.explain(&received, options);
             let metric = metric_of(&received, &passage);
             let mut answer = json!({"received": received, "passage": passed(&passage)});
             let config = metric.as_deref().map(|metric| {
@@ -144,8 +144,8 @@ pub(super) fn failed(error: VerbError) -> AdminError {
     }
 }
 
-/// Compiles the texts of rules. For a missing text, that of the rules in effect is taken. Fails with all errors;
-/// otherwise returns the warnings.
+/// Compiles the texts of rules. If a text is missing, that of the rules in effect is used. Fails with all
+/// errors; otherwise returns the warnings.
 fn parsed(
     texts: &RuleTexts,
     in_force: &StorageRules,
@@ -277,7 +277,7 @@ fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
 /// The command that gives just this metric the settings of the rules.
 fn command(name: &str) -> String {
     let quoted = format!("'{}'", name.replace('\'', r"'\''"));
-    // As a glob this name would mean other metrics, or be invalid.
+    // As a glob, this name would select other metrics, or be invalid.
     if name.contains(';') || name.starts_with('-') || has_glob(name) {
         return format!("printf '%s\\n' {quoted} | plumbago rules apply --names -");
     }

@@ -109,7 +109,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Adds what carbon-relay reports of each destination. Returns how many points were sent to all of them together.
+    /// Adds the metrics that carbon-relay reports for each destination. Returns how many points were sent to
+    /// all of them together.
     fn destinations(&mut self, names: &Names, before: &Totals, now: &Totals) -> f64 {
         let mut all = 0.0;
         for (now, before) in now.destinations.iter().zip(&before.destinations) {
@@ -134,7 +135,7 @@ impl Rows<'_> {
     }
 }
 
-/// What carbon-cache reports.
+/// Adds the metrics that carbon-cache reports.
 fn of_cache(
     source: &Source,
     (before, now): (&Totals, &Totals),
@@ -173,8 +174,8 @@ fn share(sum: f64, count: f64) -> f64 {
     if count > 0.0 { sum / count } else { 0.0 }
 }
 
-/// A destination as carbon-relay writes it: `host:port:instance` with `_` for dots. Ours have no instance, for which
-/// carbon writes `None`.
+/// A destination as carbon-relay writes it: `host:port:instance` with `_` for dots. Plumbago's destinations
+/// have no instance; carbon writes `None` for that.
 fn destination(address: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_:".contains(c) { c } else { '_' };
     let address: String = address.chars().filter(|c| !"[]".contains(*c)).map(plain).collect();
@@ -236,7 +237,7 @@ async fn totals(source: &Source) -> Totals {
     }
 }
 
-/// Points of new metrics that were refused, which carbon counts as `droppedCreates`.
+/// Number of points of new metrics that were refused, which carbon counts as `droppedCreates`.
 fn dropped_creates(ledger: &Ledger) -> u64 {
     let refused = |reason: &str| matches!(reason, "create_limited" | "memory_limited");
     ledger.rejected_by_reason().filter(|(reason, _)| refused(reason)).map(|(_, n)| n).sum()

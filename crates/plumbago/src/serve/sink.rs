@@ -36,8 +36,8 @@ pub(crate) struct RelayedSink {
 #[async_trait]
 impl PointSink for RelayedSink {
     async fn push(&self, batch: PointBatch) -> bool {
-        // The relay gets the points first. If the daemon is killed in between, the engine lacks them and the sender
-        // sends them again.
+        // The relay gets the points first. If the daemon is killed in between, the engine does not have them,
+        // and the sender sends them again.
         if !self.relay.is_empty() {
             self.relay.offer(&batch);
         }
@@ -59,7 +59,7 @@ impl PointSink for RelayedSink {
     }
 }
 
-/// Aggregation in front of the engine and the relay, as carbon-aggregator stands in front of carbon-cache: rules
+/// Aggregation in front of the engine and the relay, like carbon-aggregator in front of carbon-cache: rules
 /// under `[pre]`, aggregation, rules under `[post]`.
 #[derive(Clone)]
 pub(crate) struct AggregatedSink {
@@ -69,8 +69,8 @@ pub(crate) struct AggregatedSink {
 }
 
 impl AggregatedSink {
-    /// Returns the points to pass on, or `None` if that is the batch without changes, and the number of points that
-    /// are not passed on.
+    /// Returns the points to pass on, or `None` if the batch is unchanged, and the number of points that are
+    /// not passed on.
     fn feed(&self, batch: &PointBatch) -> (Option<PointBatch>, usize) {
         match self.aggregation.feed(batch) {
             Fed::All => (self.post.rewrite(batch), 0),

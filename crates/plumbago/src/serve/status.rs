@@ -1,4 +1,4 @@
-//! What the status page shows of the process.
+//! The data of the process that the status page shows.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use super::backend::Keeper;
 use super::{Core, process, rules, self_metrics};
 use crate::config::Config;
 
-/// Gives the status of the process.
+/// Supplies the status of the process.
 pub(super) struct Inside {
     control: Control,
     keeper: Keeper,

@@ -1,4 +1,4 @@
-//! Logs what a stop waits for, if it takes longer than a moment.
+//! Logs what a stop waits for, if this takes longer than a moment.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use plumbago_ingest::Reject;
 use super::Core;
 use super::backend::adapters::EngineMetrics;
 
-/// Makes paths canonical as listeners do with names, and creates or hides the series.
+/// Makes paths canonical in the same way as listeners, and creates or hides the series.
 #[derive(Debug)]
 pub(super) struct Tags(Arc<TaggedSeries>);
 
@@ -48,11 +48,11 @@ fn canonical(paths: &[&str]) -> Result<Vec<String>, TaggingError> {
     paths.iter().map(|path| canonical_name(path).map_err(TaggingError::Path)).collect()
 }
 
-/// Makes a name canonical, as listeners do.
+/// Makes a name canonical in the same way as listeners.
 ///
 /// # Errors
 ///
-/// The reason why it is not a valid name.
+/// Why it is not a valid name.
 pub(super) fn canonical_name(path: &str) -> Result<String, String> {
     plumbago_ingest::canonical(path).map_err(|reason| {
         let reason = match reason {

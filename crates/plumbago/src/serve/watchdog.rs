@@ -10,7 +10,8 @@ pub(crate) async fn run(engine: Engine, stop: CancellationToken) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let pause = period / 3;
     loop {
-        // While a shard hangs this call does not return, so systemd gets no notice and restarts the process.
+        // While a shard hangs, this call does not return. So systemd gets no notification and restarts the
+        // process.
         if engine.ledger().await.is_ok() {
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
         }

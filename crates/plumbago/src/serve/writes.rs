@@ -1,5 +1,5 @@
-//! Adapts the listeners' way into the engine to the API's [`PointWriter`], and the API's port to the listeners'
-//! [`HttpServer`].
+//! Adapts the listeners' path into the engine to the API's [`PointWriter`], and the API's port to the
+//! listeners' [`HttpServer`].
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 /// Pause between two checks whether a deletion has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What requests change.
+/// Carries out the changes that requests make.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) writes: Writes,

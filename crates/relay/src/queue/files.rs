@@ -15,9 +15,9 @@ const POSITIONS: &str = "positions";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scanned {
     pub(super) id: u64,
-    /// Bytes of whole frames.
+    /// Size of whole frames, in bytes.
     pub(super) bytes: u64,
-    /// Bytes after them that do not make a whole frame.
+    /// Number of bytes after the last whole frame, which form no whole frame.
     pub(super) surplus: u64,
     /// Number of points in the whole frames.
     pub(super) points: u64,
@@ -46,8 +46,8 @@ pub(super) fn list(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(ids)
 }
 
-/// Walks over the headers of a segment. Only the checksum of the last frame is compared: a kill or a power cut
-/// tears the end of a file, and the sender compares the others when it reads them.
+/// Walks over the headers of a segment. Only the checksum of the last frame is compared. A kill or a power
+/// cut damages the end of a file, and the sender checks the other frames when it reads them.
 pub(super) fn scan(dir: &Path, id: u64, position: Position) -> io::Result<Scanned> {
     let file = File::open(path(dir, id))?;
     let size = file.metadata()?.len();
@@ -84,7 +84,7 @@ fn is_whole(file: &File, at: u64, header: Header) -> io::Result<bool> {
     Ok(header.matches(&frame))
 }
 
-/// Reads bytes of a segment. Fewer than asked for come back at the end of the file.
+/// Reads bytes of a segment. At the end of the file, returns fewer bytes than requested.
 pub(super) fn read(dir: &Path, from: Position, bytes: usize) -> io::Result<Vec<u8>> {
     let file = File::open(path(dir, from.segment))?;
     let mut read = vec![0; bytes];
@@ -101,7 +101,7 @@ pub(super) fn read(dir: &Path, from: Position, bytes: usize) -> io::Result<Vec<u
     Ok(read)
 }
 
-/// Removes a segment. One that is missing is not an error.
+/// Removes a segment. It is not an error if the segment is missing.
 pub(super) fn remove(dir: &Path, id: u64) -> io::Result<()> {
     match fs::remove_file(path(dir, id)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -109,18 +109,19 @@ pub(super) fn remove(dir: &Path, id: u64) -> io::Result<()> {
     }
 }
 
-/// What is noted of a queue beside its segments.
+/// The note about a queue, which is stored beside its segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Noted {
-    /// Everything before it was sent.
+    /// Everything before this position was sent.
     pub(super) sent: Position,
-    /// From here on, points may be sent again.
+    /// Points after this position may be sent again.
     pub(super) keep: Position,
     /// The newest segment. `None` in notes of older versions.
     pub(super) last: Option<u64>,
 }
 
-/// Saves the note. After a power cut an older version may come back, or none; points are then sent twice.
+/// Saves the note. After a power cut, an older version of it may be found, or none. In that case points are
+/// sent twice.
 pub(super) fn save(dir: &Path, sent: Position, keep: Position, last: u64) -> io::Result<()> {
     let new = dir.join("positions.new");
     let mut text = format!(
@@ -154,7 +155,7 @@ fn parse(text: &str) -> Option<Noted> {
     };
     let mut lines = text.split_inclusive('\n').map(str::trim_end);
     let (sent, keep) = (position(lines.next()?, "sent")?, position(lines.next()?, "keep")?);
-    // Older versions wrote nothing more.
+    // Older versions wrote nothing after this.
     let Some(line) = lines.next() else { return Some(Noted { sent, keep, last: None }) };
     let last = Some(line.strip_prefix("last ")?.parse().ok()?);
     let check = u32::from_str_radix(lines.next()?.strip_prefix("check ")?, 16).ok()?;

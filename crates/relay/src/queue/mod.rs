@@ -1,8 +1,8 @@
 //! The queue of one destination: points on disk, in the order in which they were accepted.
 //!
-//! The writer appends frames to the newest of several files (*segments*). The sender reads frames at a position of
-//! its own and reports how far it has come. A segment is removed when everything in it was sent and will not be sent
-//! again, or when the queue has reached its limit.
+//! The writer appends frames to the newest of several files (*segments*). The sender reads frames at its own
+//! position and reports its progress. A segment is removed when everything in it was sent and will not be
+//! sent again, or when the queue has reached its limit.
 
 mod files;
 mod segment;
@@ -44,7 +44,7 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     /// Held while the note of the positions is written.
     saving: Mutex<()>,
-    /// Told when frames were appended.
+    /// Notified when frames were appended.
     more: Notify,
 }
 
@@ -52,23 +52,23 @@ pub(crate) struct Queue {
 struct State {
     /// The oldest first. The last one may still grow.
     segments: VecDeque<Segment>,
-    /// Everything before it was sent, or is lost.
+    /// Everything before this position was sent, or is lost.
     sent: Position,
-    /// From here on, points may be sent again.
+    /// Points after this position may be sent again.
     keep: Position,
     next_id: u64,
 }
 
-/// What a start finds in the files.
+/// What a start finds in the files of a queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(crate) waiting: u64,
-    /// Bytes that are no whole frame: the end of a write that was cut off, or damage.
+    /// Number of bytes that do not form a complete frame: the end of an unfinished write, or damage.
     pub(crate) surplus_bytes: u64,
-    /// Segments that should be there and are not.
+    /// Number of missing segments.
     pub(crate) missing: u64,
-    /// The note of what was sent is damaged, so everything in the segments is sent again.
+    /// Whether the note of the positions is damaged, so that everything in the segments is sent again.
     pub(crate) is_note_lost: bool,
 }
 
@@ -83,9 +83,9 @@ pub(crate) struct Chunk {
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     pub(crate) header: Header,
-    /// Its points, as a part of the chunk's bytes.
+    /// The points, as a range of the chunk's bytes.
     pub(crate) points: Range<usize>,
-    /// The position after it.
+    /// The position after the frame.
     pub(crate) end: Position,
 }
 
@@ -96,16 +96,16 @@ pub(crate) enum Next {
     Chunk(Chunk),
     /// Nothing was written after the position yet.
     End,
-    /// The bytes at this position are no frame, or their file is gone.
+    /// The bytes at this position are not a frame, or their file is missing.
     Damaged(Position),
 }
 
 /// How much is in the files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Bytes of all segments, those kept to be sent again included.
+    /// Size of all segments in bytes, including those kept to be sent again.
     pub(crate) bytes: u64,
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(crate) waiting: u64,
 }
 
@@ -129,7 +129,7 @@ impl Queue {
         }
         let noted = noted.unwrap_or_default().unwrap_or_default();
         let Noted { sent, keep, last } = noted;
-        // Numbers are not used twice: what is noted as sent must not be meant of new points.
+        // Numbers are not used twice, because a note about sent points must not apply to new points.
         let next_id =
             last.map_or(0, |last| last + 1).max(sent.segment.saturating_add(u64::from(sent.offset > 0)));
         let mut state = State { sent, keep: keep.min(sent), next_id, ..State::default() };
@@ -152,7 +152,7 @@ impl Queue {
         Ok((queue, found))
     }
 
-    /// Makes a new segment, which [`Queue::appended`] lets grow.
+    /// Makes a new segment. [`Queue::appended`] extends it.
     pub(crate) fn create_segment(&self) -> io::Result<File> {
         let mut state = self.state();
         let id = state.next_id;
@@ -160,7 +160,7 @@ impl Queue {
         state.next_id = id + 1;
         state.segments.push_back(Segment { id, ..Segment::default() });
         drop(state);
-        // The note serves only to tell later that the file is missing.
+        // The note is only needed to detect later that the file is missing.
         let _ = self.save();
         Ok(file)
     }
@@ -193,7 +193,8 @@ impl Queue {
         state.keep = state.keep.max(next);
         drop(state);
         files::remove(&self.dir, oldest.id)?;
-        // On a full disk this may fail. A start before the next note then takes the file for missing.
+        // On a full disk this may fail. In that case a start before the next note reports the file as
+        // missing.
         let _ = self.save();
         Ok(Some(oldest.waiting()))
     }
@@ -218,7 +219,8 @@ impl Queue {
         Ok(Next::Chunk(Chunk { bytes, frames }))
     }
 
-    /// The first position from `at` on that has something to read, and how many bytes its segment has from there.
+    /// The first position at or after `at` where there is something to read, and the number of bytes from
+    /// there to the end of its segment.
     fn readable(&self, at: Position) -> Option<(Position, usize)> {
         let state = self.state();
         state.segments.iter().filter(|segment| segment.id >= at.segment).find_map(|segment| {
@@ -228,8 +230,8 @@ impl Queue {
         })
     }
 
-    /// Notes that a frame was sent. Returns whether it was the first time; otherwise it was sent again, or its
-    /// segment is gone.
+    /// Notes that a frame was sent. Returns whether it was sent for the first time; otherwise it was sent
+    /// again, or its segment has been removed.
     pub(crate) fn set_sent(&self, frame: &Frame) -> bool {
         let mut state = self.state();
         if frame.end <= state.sent {
@@ -240,7 +242,8 @@ impl Queue {
         segment.map(|segment| segment.sent += u64::from(frame.header.points)).is_some()
     }
 
-    /// Gives up the rest of a segment from `at` on. Returns where reading continues, and how many points were not sent.
+    /// Gives up the rest of a segment from `at` on. Returns where reading continues, and how many points were
+    /// not sent.
     pub(crate) fn skip(&self, at: Position) -> (Position, u64) {
         let mut state = self.state();
         let segment = state.segments.iter_mut().find(|segment| segment.id == at.segment);
@@ -267,14 +270,14 @@ impl Queue {
         self.state().keep
     }
 
-    /// Lets go of what stands before `position` and was sent, and saves the positions.
+    /// Releases everything before `position` that was sent, and saves the positions.
     pub(crate) fn keep_from(&self, position: Position) -> io::Result<()> {
         {
             let mut state = self.state();
             state.keep = state.keep.max(position.min(state.sent));
         }
-        // What was sent gives its room back even if the positions cannot be saved, as on a full disk. A start then begins at
-        // the first file that is left.
+        // Sent segments are removed even if the positions cannot be saved, as on a full disk. A start then
+        // begins at the first file that is left.
         let saved = self.save();
         self.remove_unneeded()?;
         saved
@@ -306,7 +309,7 @@ impl Queue {
         &self.dir
     }
 
-    /// Removes the segments before the kept position. The newest one stays: it may be written.
+    /// Removes the segments before the kept position. The newest one stays, because it may be in use.
     fn remove_unneeded(&self) -> io::Result<()> {
         loop {
             let mut state = self.state();
@@ -361,7 +364,7 @@ fn missing(noted: Noted, ids: &[u64]) -> u64 {
     (last + 1).saturating_sub(first).saturating_sub(present)
 }
 
-/// The whole frames at the beginning of `bytes`, which were read at `at`.
+/// The whole frames at the beginning of `bytes`, which were read at position `at`.
 fn frames(bytes: &[u8], at: Position) -> Vec<Frame> {
     let (mut frames, mut begin) = (Vec::new(), 0);
     while let Some(header) = bytes.get(begin..).and_then(Header::read) {

@@ -6,20 +6,20 @@ use std::os::unix::fs::FileExt;
 
 use super::Queue;
 
-/// What is known of a segment.
+/// The data of a segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) id: u64,
-    /// Bytes that can be read.
+    /// Number of bytes that can be read.
     pub(super) bytes: u64,
-    /// Points in them.
+    /// Number of points in these bytes.
     pub(super) points: u64,
-    /// Points of them that were sent or given up.
+    /// Number of points that were sent or given up.
     pub(super) sent: u64,
 }
 
 impl Segment {
-    /// Points that were not sent yet.
+    /// Number of points that were not sent yet.
     pub(super) fn waiting(&self) -> u64 {
         self.points.saturating_sub(self.sent)
     }
@@ -43,11 +43,11 @@ impl SegmentWriter {
     ///
     /// # Errors
     ///
-    /// If the file cannot be made or written. Nothing of the frames is then readable, and they can be appended
-    /// again.
+    /// If the file cannot be made or written. In that case none of the frames is readable, and they can be
+    /// appended again.
     pub(crate) fn append(&mut self, queue: &Queue, frames: &[u8], points: u64) -> io::Result<()> {
         if self.open.as_ref().is_some_and(|open| open.bytes >= queue.segment_bytes()) {
-            // What is left unsynced of the old one reaches the disk before the new one is used.
+            // The unsynced data of the old segment reaches the disk before the new one is used.
             self.sync()?;
             self.open = None;
         }
@@ -56,8 +56,9 @@ impl SegmentWriter {
             none => none.insert(Open { file: queue.create_segment()?, bytes: 0, is_synced: true }),
         };
         if let Err(error) = open.file.write_all_at(frames, open.bytes) {
-            // Half a frame may be there now. If it cannot be cut off, the next one begins in a new segment. Without the cut, a
-            // full disk would get a new file with each try, and older ones would have to make room for nothing.
+            // A part of a frame may have been written. If it cannot be cut off, the next frame begins in a
+            // new segment. Without the cut, a full disk would get a new file with each try, and older files
+            // would be removed without freeing enough space.
             if open.file.set_len(open.bytes).is_err() {
                 self.open = None;
             }
@@ -69,15 +70,17 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes what was appended survive a power cut.
+    /// Makes the appended frames survive a power cut.
     ///
     /// # Errors
     ///
-    /// The system's. What was appended can still be read, but may be lost in a power cut.
+    /// The error of the operating system. The appended frames can still be read, but a power cut may lose
+    /// them.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         match &mut self.open {
             Some(open) if !open.is_synced => {
-                // After a failure the system may hold the data for clean; asking again would prove nothing.
+                // After a failure, the kernel may treat the data as written, so another sync would prove
+                // nothing.
                 open.is_synced = true;
                 open.file.sync_data()
             }

@@ -18,7 +18,7 @@ fn append(queue: &Queue, writer: &mut SegmentWriter, from: u32, until: u32) {
     writer.append(queue, &frame(from, until), u64::from(until - from)).unwrap();
 }
 
-/// Reads to the end and marks all as sent. Returns the timestamps, and the position behind them.
+/// Reads to the end and marks all as sent. Returns the timestamps, and the position after them.
 fn drain(queue: &Queue, mut at: Position) -> (Vec<u32>, Position) {
     let mut read = Vec::new();
     loop {
@@ -109,7 +109,7 @@ fn damage_costs_the_rest_of_its_segment_only() {
     assert_eq!(queue.size().waiting, 0);
 }
 
-/// Whatever happens to the files, new points are sent, and what is missing is noticed.
+/// Whatever happens to the files, new points are sent, and missing files are reported.
 #[test]
 fn missing_files_and_a_damaged_note_are_noticed() {
     let fill = |dir: &Path| {
@@ -163,7 +163,7 @@ fn missing_files_and_a_damaged_note_are_noticed() {
     check(dir.path(), 0, false, &rest);
 }
 
-/// The newest segment grows behind its damage.
+/// The newest segment grows after a damaged place in it.
 #[test]
 fn reading_goes_on_behind_damage_in_the_newest_segment() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 ///
 /// # Errors
 ///
-/// The error says what is wrong with the text.
+/// A message with the problem of the text.
 pub fn parse_offset(text: &str) -> Result<i64, String> {
     let (sign, mut rest) = match text.as_bytes().first() {
         None => return Ok(0),

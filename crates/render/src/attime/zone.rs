@@ -1,4 +1,4 @@
-//! Time zones. They hide the types of the time library from the interface of this crate.
+//! Time zones. These types hide the time library from the interface of this crate.
 
 use jiff::civil::DateTime;
 use jiff::tz;
@@ -77,7 +77,7 @@ impl TimeZone {
         Some(seconds - (utc(shown)? - utc(beginning)?))
     }
 
-    /// Whether clocks show summer time.
+    /// Whether summer time is in effect.
     pub(crate) fn is_summer_time(&self, seconds: i64) -> bool {
         jiff::Timestamp::from_second(seconds).is_ok_and(|moment| self.0.to_offset_info(moment).dst().is_dst())
     }
@@ -87,8 +87,8 @@ impl TimeZone {
         Some(self.0.to_datetime(timestamp))
     }
 
-    /// The moment of a local time. As in Graphite standard time applies: of an hour that occurs twice the
-    /// second one is meant, and a skipped hour counts on from before the change.
+    /// The moment of a local time. As in Graphite, standard time applies: if an hour occurs twice, the second
+    /// one is meant, and a skipped hour is counted from the time before the change.
     pub(super) fn moment(&self, shown: DateTime) -> Option<i64> {
         let moment = self.0.to_ambiguous_timestamp(shown).later().ok()?;
         Some(moment.as_second())

@@ -7,10 +7,10 @@ pub(crate) struct Param {
     pub(crate) kind: Kind,
     pub(crate) is_required: bool,
     /// Whether the parameter takes any number of arguments (at least one if it is required). Only the last
-    /// parameter may.
+    /// parameter may do so.
     pub(crate) is_multiple: bool,
     pub(crate) default: Default,
-    /// The values it takes. Empty if its type decides.
+    /// The permitted values. Empty if the type determines them.
     pub(crate) options: &'static [&'static str],
     pub(crate) suggestions: &'static [Default],
     /// An alias: for some parameters graphite-web's declaration and code have different names.

@@ -303,6 +303,19 @@ fn an_evaluation_is_stopped() {
     }
 }
 
+#[test]
+fn a_call_is_stopped_before_it_has_made_all_its_series() {
+    for call in ["smartSummarize(@,'1s')", "summarize(@,'1s')", "hitcount(@,'1s')", "slo(@,'1s','above',0)"] {
+        let text = call.replace('@', &format!("group({})", ["a"; 50].join(",")));
+        let (most, end) = metered(&text, 100_000);
+        assert_eq!(end, Err(EvalError::Stopped), "{text}");
+        assert!(most < 110_000, "{text}: {most}");
+        // The result counts once.
+        let (most, end) = metered(&text, usize::MAX);
+        assert!(end == Ok(()) && most < 50 * 8000 + 102 * TimeSeries::BYTES + 8000, "{text}: {most} {end:?}");
+    }
+}
+
 /// Stops the evaluation when it is asked for the `stop_at`th time.
 #[derive(Debug)]
 struct StopAt {

@@ -64,7 +64,7 @@ type Parsed<T> = Result<T, ParseError>;
 struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Whether a path ends before a component that cannot be read. Otherwise this is an error.
+    /// Whether a path ends before a component that cannot be read. If not, such a component is an error.
     is_lenient: bool,
 }
 
@@ -326,7 +326,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Copies a group such as `{a,b{c,d}}` without blanks. The glob gives it a meaning.
+    /// Copies a group such as `{a,b{c,d}}` without blanks. Its meaning is that of the glob.
     fn group(&mut self, path: &mut String) -> Parsed<()> {
         let start = self.at;
         let mut open = 0usize;
@@ -383,7 +383,7 @@ impl Parser<'_> {
         error.expecting(EXPRESSION)
     }
 
-    /// A target may be followed by blanks, and by what is often left over: one dot at the end, one bracket too
+    /// A target may be followed by blanks, and by common leftovers: one dot at the end, or one bracket too
     /// many.
     fn end(&mut self) -> Parsed<()> {
         self.take(b'.');

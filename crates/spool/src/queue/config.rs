@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolConfig {
-    /// Limit on the bytes of all slices, retained ones included. `None` (0 in the file) is a fifth of the
-    /// disk. Retained slices are dropped to make room for new ones; when that is not enough, commits are
+    /// Limit on the bytes of all slices, including retained ones. `None` (0 in the file) is a fifth of the
+    /// disk. Retained slices are dropped to make room for new ones. If that is not enough, commits are
     /// refused.
     #[serde(deserialize_with = "optional_size")]
     pub max_bytes: Option<u64>,
@@ -19,16 +19,16 @@ pub struct SpoolConfig {
     #[serde(deserialize_with = "setting::size")]
     pub min_free_bytes: u64,
     /// How long slices are retained after their acknowledgement; longer while a server is down. `None`
-    /// (`"auto"` in the file) is a minute, or 20 minutes while the servers keep no commit log, so that they
-    /// may lose rows that they acknowledged up to 15 minutes ago.
+    /// (`"auto"` in the file) is a minute, or 20 minutes while the servers keep no commit log, because then
+    /// they may lose rows that they acknowledged up to 15 minutes ago.
     #[serde(deserialize_with = "optional_period")]
     pub retain: Option<Duration>,
     /// How long new slices collect before a sender that has caught up sends them. Larger requests cost the
     /// server less, and readers see the rows through the spool.
     #[serde(deserialize_with = "setting::period")]
     pub linger: Duration,
-    /// Bytes of a memtable before it is written to disk, and of the block cache. Not a setting: follows from the
-    /// memory ceiling of the process.
+    /// Bytes of a memtable before it is written to disk, and of the block cache. This is not a setting; it
+    /// follows from the memory ceiling of the process.
     #[serde(skip)]
     pub memtable_bytes: u64,
 }

@@ -67,7 +67,7 @@ impl Shared {
     }
 }
 
-/// The id after this one; the largest id stays.
+/// The id after this one; for the largest id, that id itself.
 fn next_id(id: Id) -> Id {
     u128::from_be_bytes(id).saturating_add(1).to_be_bytes()
 }

@@ -22,7 +22,7 @@ const DEFERRED_SUMS: &[u8] = b"parked";
 const ARRIVED_SUMS: [&[u8]; 2] = [b"arrived-0", b"arrived-1"];
 const RESEND: &[u8] = b"resend";
 const CLOSED: u8 = b's';
-/// Slices that one batch removes.
+/// Number of slices that one batch removes.
 const REMOVED_AT_ONCE: usize = 10_000;
 
 /// An open database.
@@ -31,7 +31,7 @@ pub(super) struct Database {
     slices: Keyspace,
     states: Keyspace,
     marks: Keyspace,
-    /// Bytes of a memtable before it is written to disk.
+    /// Size of a memtable before it is written to disk, in bytes.
     memtable_bytes: u64,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Database {
 pub(super) struct Marks {
     /// The last assigned timestamp, in microseconds since the epoch.
     pub(super) last_us: i64,
-    /// The segment of the last commit, with that commit in it.
+    /// The segment of the last commit, including that commit.
     pub(super) newest: (u32, Segment),
     /// Closed segments.
     pub(super) closed: BTreeMap<u32, Segment>,
@@ -48,7 +48,7 @@ pub(super) struct Marks {
     pub(super) deferred: Segment,
     /// The segments of deferred slices that have arrived.
     pub(super) arrived: [Segment; 2],
-    /// What is being sent again.
+    /// The state of sending rows again.
     pub(super) resend: Resend,
     pub(super) live_from: u32,
     /// The cursor: everything before this segment is acknowledged, and this segment up to this metric.
@@ -61,7 +61,7 @@ pub(super) struct Commit<'a> {
     pub(super) slices: Vec<(Key, Vec<u8>)>,
     pub(super) states: &'a [State<'a>],
     pub(super) timestamp_us: i64,
-    /// The open segment with this commit in it.
+    /// The open segment including this commit.
     pub(super) newest: (u32, Segment),
 }
 
@@ -154,8 +154,8 @@ impl Database {
         self.rotate_full_memtables()
     }
 
-    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among those that
-    /// the slices are in.
+    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among
+    /// those that the slices are in.
     pub(super) fn change(
         &self,
         slices: Vec<(Key, Option<Vec<u8>>)>,
@@ -194,8 +194,8 @@ impl Database {
         self.marks.insert(CURSOR, value)
     }
 
-    /// Drops the segments before `number`. After a crash in between, some of their slices are sent again, which changes
-    /// nothing.
+    /// Drops the segments before `number`. After a crash in between, some of their slices are sent again,
+    /// which changes nothing.
     pub(super) fn drop_before(&self, number: u32, dropped: impl Iterator<Item = u32>) -> fjall::Result<()> {
         self.marks.insert(LIVE_FROM, number.to_be_bytes())?;
         for number in dropped {
@@ -209,7 +209,8 @@ impl Database {
         Ok(())
     }
 
-    /// Drops one of the segments of arrived slices. Its number is used again, so no slice may remain.
+    /// Drops one of the segments of arrived slices. The number will be reused, so no slice of the segment may
+    /// remain.
     pub(super) fn drop_arrived(&self, number: u32) -> fjall::Result<()> {
         let (first, end) = (Key::first(number, [0; 16]), Key::end(number));
         self.slices.tree.drop_range(first.bytes()..=end.bytes())?;
@@ -283,7 +284,7 @@ impl Database {
         damaged
     }
 
-    /// True shortly before fjall would make a writer wait.
+    /// Whether fjall is about to make writers wait.
     pub(super) fn is_stalled(&self) -> bool {
         [&self.slices, &self.states].into_iter().any(pressure::is_behind)
     }

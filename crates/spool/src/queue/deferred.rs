@@ -1,5 +1,5 @@
-//! Deferred slices: those that could not be sent while others could. Once they have arrived they are retained in
-//! segments of their own.
+//! Deferred slices: those that could not be sent while others could. After they have arrived, they are
+//! retained in separate segments.
 
 use super::chunk::SpooledSlice;
 use super::row::{self, Key, read_value};

@@ -9,12 +9,12 @@ use super::shared::{self, Shared};
 use crate::SpoolError;
 use plumbago_fjall_host::{HostError, space};
 
-/// A commit waits for a slow disk this often and this long, then it is refused.
+/// The steps in which a commit waits for a slow disk, and the longest wait. After that it is refused.
 const STALL_STEP: Duration = Duration::from_millis(5);
 const STALL_STEPS: u32 = 200;
 
-/// The part of the limit up to which retained slices do not expire before they are released. The rest is for new
-/// commits, all of which may be pending when a missing server returns.
+/// The part of the limit up to which retained slices do not expire before they are released. The rest is for
+/// new commits, all of which may be pending when an unreachable server returns.
 const HELD_PART: u64 = 2;
 
 /// How long slices are retained if the settings do not say: a server without a commit log may lose what it
@@ -58,7 +58,7 @@ impl Shared {
         Err(SpoolError::unavailable("the disk is too slow: rows were not written to tables in time"))
     }
 
-    /// True when retained slices expire although a server may have lost them.
+    /// Whether retained slices have to expire although a server may have lost them.
     fn must_expire(&self) -> bool {
         lock(&self.segments).held_bytes() > self.max_bytes / HELD_PART
     }

@@ -1,14 +1,13 @@
-//! The queue on the disk: finished rows for a remote store, and the state rows that go with them.
+//! The queue on the disk: finished rows for a remote store, and the state rows that belong to them.
 //!
-//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one metric for the
-//! remote store, which are opaque bytes too) under a client timestamp of its own. A slice is kept until it is
-//! acknowledged, and for a while after it, so that it can be sent again if the server loses it.
+//! A commit is one atomic batch of state rows (a metric's id and opaque bytes) and *slices* (rows of one
+//! metric for the remote store, which are opaque bytes too) with its own client timestamp. A slice is kept
+//! until it is acknowledged, and for a while after it, so that it can be sent again if the server loses it.
 //!
-//! Slices are stored in *segments*, and within a segment by metric and then by time. A segment is closed
-//! when the sender has caught up or when it is full. So the pending rows of a metric lie side by side,
-//! however long they have been pending: the sender makes large requests of them, and a reader finds them
-//! with one seek per segment, without a table of metrics in memory (`docs/decisions/spool.md`,
-//! `docs/formats/spool.md`).
+//! Slices are stored in *segments*, and within a segment by metric and then by time. A segment is closed when
+//! the sender has caught up or when it is full. So the pending rows of a metric are adjacent, however long
+//! they have been pending: the sender makes large requests of them, and a reader finds them with one seek per
+//! segment, without a table of metrics in memory (`docs/decisions/spool.md`, `docs/formats/spool.md`).
 //!
 //! Must not know: the content of slices and state rows, nor where slices are sent. Start at [`Spool`].
 
@@ -67,14 +66,14 @@ pub struct Slice<'a> {
 pub struct State<'a> {
     /// The metric.
     pub id: Id,
-    /// Its state.
+    /// The encoded state of the metric.
     pub bytes: &'a [u8],
 }
 
-/// The queue in one directory. Clones share it; dropping the last one syncs it.
+/// The queue in one directory. Clones share the queue. Dropping the last clone syncs it.
 #[derive(Clone)]
 pub struct Spool {
-    // Dropped first: the thread uses the database.
+    // Dropped first, because the thread uses the database.
     background: Arc<Background>,
     shared: Arc<Shared>,
 }
@@ -86,7 +85,7 @@ impl std::fmt::Debug for Spool {
 }
 
 impl Spool {
-    /// Opens the spool in `dir`, or creates it. A log torn by a power cut is repaired.
+    /// Opens the spool in `dir`, or creates it. A log damaged by a power cut is repaired.
     ///
     /// # Errors
     /// [`SpoolError::Open`] when the directory cannot be opened, [`SpoolError::Corrupt`] when its marks are
@@ -102,8 +101,8 @@ impl Spool {
         Ok(Self { background: Arc::new(background), shared })
     }
 
-    /// Commits all or nothing, and returns the timestamp of the slices in microseconds since the epoch.
-    /// Each commit has a later one than those before it, also across restarts. A commit survives `kill -9`.
+    /// Commits all or nothing, and returns the timestamp of the slices in microseconds since the epoch. Each
+    /// commit has a later one than those before it, even across restarts. A commit survives `kill -9`.
     ///
     /// # Errors
     /// [`SpoolError::Full`] and [`SpoolError::Unavailable`]: nothing was committed, retry later.
@@ -137,8 +136,8 @@ impl Spool {
     }
 
     /// Returns the next slices after `after`, or after the last acknowledged one: whole metrics, up to about
-    /// `most_bytes`. `None` when nothing is due. Everything it returns was synced before, so that no timestamp that a
-    /// server has seen is assigned twice.
+    /// `most_bytes`. `None` if nothing is due. All returned slices were synced before, so that no timestamp
+    /// that a server has seen is assigned twice.
     ///
     /// # Errors
     /// If the database cannot be synced.
@@ -188,21 +187,22 @@ impl Spool {
         self.shared.retain_deferred(slices)
     }
 
-    /// From now on, new slices are sent at once instead of waiting for more. Used at the end of a process.
+    /// Makes the sender send new slices at once instead of waiting for more. Used at the end of a process.
     pub fn hurry(&self) {
         self.shared.hurries.store(true, Ordering::Relaxed);
     }
 
-    /// Lets retained slices expire as if the time were `until_ms` ([`Clock::steady_ms`]). This is the time up to which no
-    /// server is known to have lost rows. Before the first call no slice expires, unless all slices take more than half
-    /// of the limit.
+    /// Lets retained slices expire as if the time were `until_ms` ([`Clock::steady_ms`]). This is the time up
+    /// to which no server is known to have lost rows. Before the first call no slice expires, unless all
+    /// slices take more than half of the limit.
     pub fn release(&self, until_ms: i64) {
         self.shared.released_ms.store(until_ms, Ordering::Relaxed);
     }
 
-    /// Has all retained slices sent again for servers that may have lost them. [`Spool::next_resend`] returns these
-    /// slices; they stay acknowledged meanwhile. Survives a power cut once it returns. Returns the bytes of all slices
-    /// that are then to be sent again, for these or other servers.
+    /// Queues all retained slices to be sent again, for servers that may have lost them.
+    /// [`Spool::next_resend`] returns these slices; they stay acknowledged meanwhile. Once this returns, it
+    /// survives a power cut. Returns the bytes of all slices that are queued to be sent again, for these or
+    /// other servers.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] when that could not be written.
@@ -220,8 +220,9 @@ impl Spool {
         self.shared.resend(&[Uuid::nil()], since_us)
     }
 
-    /// Returns the slices from `at` on that [`Spool::resend_since`] would have sent again, up to about `most_bytes`, and
-    /// changes nothing. `None` at the end. Begin at [`Position::default`], and go on at the end of each chunk.
+    /// Returns the slices at or after `at` that [`Spool::resend_since`] would send again, up to about
+    /// `most_bytes`, and changes nothing. `None` at the end. Begin at [`Position::default`], and continue at
+    /// the end of each chunk.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] while the database is being opened again.
@@ -252,8 +253,8 @@ impl Spool {
         self.shared.resent(chunk, is_complete)
     }
 
-    /// Tells whether the servers keep a commit log. It decides how long slices are retained, unless
-    /// [`SpoolConfig::retain`] does.
+    /// Sets whether the servers keep a commit log. This determines how long slices are retained, unless
+    /// [`SpoolConfig::retain`] is set.
     pub fn set_durable(&self, is_durable: bool) {
         self.shared.is_durable.store(is_durable, Ordering::Relaxed);
     }
@@ -305,7 +306,7 @@ impl Spool {
         self.shared.stats()
     }
 
-    /// Returns a timestamp later than all given so far, for a deletion that must win over earlier rows.
+    /// Returns a timestamp later than all assigned so far, for a deletion that must win over earlier rows.
     ///
     /// # Errors
     /// If the timestamp cannot be saved, as for [`Spool::commit`].
@@ -313,7 +314,7 @@ impl Spool {
         self.shared.commit(&[], &[])
     }
 
-    /// Bytes that the spool takes on the disk. Reads the whole directory, so do not call it per commit.
+    /// Disk space that the spool uses, in bytes. Reads the whole directory, so do not call it per commit.
     pub fn disk_bytes(&self) -> u64 {
         self.shared.disk_bytes()
     }

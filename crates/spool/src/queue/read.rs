@@ -7,8 +7,8 @@ use super::row::{Key, read_value, value};
 use super::shared::Shared;
 use crate::SpoolError;
 
-/// Reads include slices for this long after their acknowledgement: a read may be answered by a replica that
-/// gets the rows a little later than those that acknowledged them.
+/// Reads include slices for this long after their acknowledgement, because a read may be answered by a
+/// replica that gets the rows a little later than the replicas that acknowledged them.
 pub(super) const READABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// The largest number of changes in one batch.

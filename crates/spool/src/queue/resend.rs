@@ -14,9 +14,9 @@ use crate::SpoolError;
 pub struct ResendChunk {
     /// The slices.
     pub chunk: Chunk,
-    /// The servers that may have lost them. Empty means all.
+    /// The servers that may have lost the rows. Empty means all servers.
     pub servers: Vec<Uuid>,
-    /// Each slice has to be sent under its own timestamp instead of the chunk's.
+    /// Whether each slice has to be sent with its own timestamp instead of the chunk's.
     pub own_timestamps: bool,
 }
 
@@ -74,7 +74,8 @@ impl Shared {
         }
     }
 
-    /// Reads the slices from `at` on that [`Shared::resend`] would have sent again for all servers. Notes nothing.
+    /// Reads the slices at or after `at` that [`Shared::resend`] would send again for all servers. Changes
+    /// nothing.
     pub(super) fn look_again(
         &self,
         since_us: i64,
@@ -108,7 +109,7 @@ impl Shared {
         self.save_resend(&resend)
     }
 
-    /// Bytes of the segments that are still to be sent again.
+    /// Size of the segments that are still to be sent again, in bytes.
     pub(super) fn resend_bytes(&self) -> u64 {
         let resend = lock(&self.resend);
         left(&resend, &lock(&self.segments))

@@ -5,7 +5,7 @@ use super::Id;
 /// The value's version.
 const VERSION: u8 = 1;
 
-/// Bytes of a slice's value before the caller's own.
+/// Size of the header at the start of a slice's value, in bytes.
 pub(super) const HEADER_BYTES: usize = 5;
 
 /// The key of a slice: segment, metric, commit.

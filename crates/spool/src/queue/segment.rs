@@ -1,4 +1,4 @@
-//! Segments: their sums, and which are open, pending or retained.
+//! Segments: their sums, and which of them are open, pending or retained.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use super::row::Key;
 
 /// The number of the segment of deferred slices. Segments of commits have larger numbers.
 pub(super) const DEFERRED: u32 = 0;
-/// The numbers of the two segments of deferred slices that have arrived. Their slices are retained like others, under
-/// their own timestamps. One segment collects new slices while the other expires.
+/// The numbers of the two segments of deferred slices that have arrived. Their slices are retained like
+/// others, with their own timestamps. One segment collects new slices while the other expires.
 pub(super) const ARRIVED: [u32; 2] = [u32::MAX - 2, u32::MAX - 1];
 
 /// The content of a segment or of a part of one.
@@ -20,7 +20,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Those of one slice with a value of this length.
+    /// The sums of one slice with a value of this length.
     pub(super) fn of_slice(value_bytes: usize, rows: u32) -> Self {
         Self { bytes: (Key::BYTES + value_bytes) as u64, slices: 1, rows: u64::from(rows) }
     }
@@ -92,7 +92,8 @@ pub(super) struct Segments {
     /// The segment [`DEFERRED`].
     pub(super) deferred: Segment,
     pub(super) open: u32,
-    /// When the open segment was begun. It decides how long slices linger, so it is not on the wall clock, which may jump.
+    /// When the open segment was begun. This determines how long slices linger, so it does not use the wall
+    /// clock, which may jump.
     pub(super) opened: Instant,
     /// The segment being sent; all before it are acknowledged.
     pub(super) sending: u32,
@@ -120,7 +121,7 @@ impl Segments {
         sums
     }
 
-    /// Bytes of all slices: pending, deferred and retained.
+    /// Size of all slices in bytes: pending, deferred and retained.
     pub(super) fn held_bytes(&self) -> u64 {
         self.all.values().chain([&self.deferred]).chain(&self.arrived).map(|segment| segment.sums.bytes).sum()
     }
@@ -131,14 +132,15 @@ impl Segments {
         waiting.filter(|segment| segment.sums.slices > 0).map(|segment| segment.first_us).min()
     }
 
-    /// Marks the segments before `sending` as acknowledged at `now_ms`, where they were not before.
+    /// Marks the segments before `sending` as acknowledged at `now_ms`, unless they were acknowledged before.
     pub(super) fn acknowledge_before(&mut self, sending: u32, now_ms: i64) {
         for segment in self.all.range_mut(..sending).map(|(_, segment)| segment) {
             segment.acknowledged_ms.get_or_insert(now_ms);
         }
     }
 
-    /// The first segment to keep: all before it were acknowledged before the given time and are not needed.
+    /// The first segment to keep: all before it were acknowledged before the given time and are no longer
+    /// needed.
     pub(super) fn keep_from(&self, acknowledged_before_ms: i64, needs: impl Fn(u32) -> bool) -> u32 {
         let expired = |number: u32, segment: &Segment| {
             segment.acknowledged_ms.is_some_and(|at| at < acknowledged_before_ms) && !needs(number)
@@ -148,10 +150,10 @@ impl Segments {
         kept.map_or(self.sending, |(number, _)| *number)
     }
 
-    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds of the steady clock):
-    /// the first of these segments, and the one after the last.
+    /// The segments with slices that were, or may have been, acknowledged since a time (microseconds of the
+    /// steady clock): the first of these segments, and the one after the last.
     pub(super) fn sent_since(&self, since_us: i64) -> (u32, u32) {
-        // By the time of the acknowledgement, as for retention: rows that were committed long before it,
+        // The time of the acknowledgement is used, as for retention: rows that were committed long before it,
         // while the server was down, are just as new to the server.
         let is_young =
             |segment: &Segment| segment.acknowledged_ms.is_none_or(|at| at.saturating_mul(1000) >= since_us);

@@ -19,29 +19,29 @@ use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
 use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
-/// The largest part of the limit that one segment takes. It is not too large, because segments are dropped whole. It is
-/// not too small, because pending rows are collected by metric only within a segment.
+/// The largest part of the limit that one segment takes. It is not larger, because segments are dropped as a
+/// whole. It is not smaller, because pending rows are collected by metric only within a segment.
 const SEGMENT_PART: u64 = 8;
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
 
 const REFUSAL_LINE_MS: i64 = 10_000;
 
-/// What the spool holds.
+/// The content of the spool.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SpoolStats {
-    /// Bytes of pending slices.
+    /// Size of pending slices, in bytes.
     pub pending_bytes: u64,
     /// Pending rows.
     pub pending_rows: u64,
-    /// Bytes of acknowledged slices that are kept to be sent again.
+    /// Size of acknowledged slices that are kept to be sent again, in bytes.
     pub retained_bytes: u64,
-    /// Limit on the sum of both.
+    /// Largest sum of pending and retained bytes.
     pub max_bytes: u64,
     /// Age of the oldest pending slice.
     pub oldest: Option<Duration>,
     /// Deferred rows. They count as pending.
     pub deferred_rows: u64,
-    /// Bytes of acknowledged slices that are being sent again.
+    /// Size of acknowledged slices that are being sent again, in bytes.
     pub resend_bytes: u64,
     /// The last timestamp given, in microseconds since the epoch.
     pub last_us: i64,
@@ -58,18 +58,18 @@ pub(super) struct Shared {
     pub(super) commits: Mutex<i64>,
     pub(super) host: Host<Database>,
     pub(super) segments: Mutex<Segments>,
-    /// What is being sent again.
+    /// The state of sending rows again.
     pub(super) resend: Mutex<Resend>,
     /// When expired slices were last dropped, in milliseconds of the steady clock.
     pub(super) dropped_ms: Mutex<i64>,
     pub(super) trouble: Mutex<Option<String>>,
     pub(super) refusals: Throttle,
-    /// New slices are sent at once instead of waiting for more.
+    /// Whether new slices are sent at once instead of waiting for more.
     pub(super) hurries: AtomicBool,
-    /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows. Retained slices
-    /// expire as if this were the current time.
+    /// The time, in milliseconds of the steady clock, up to which no server is known to have lost rows.
+    /// Retained slices expire as if this were the current time.
     pub(super) released_ms: AtomicI64,
-    /// The servers keep a commit log.
+    /// Whether the servers keep a commit log.
     pub(super) is_durable: AtomicBool,
     /// How far the clock is behind the servers', in milliseconds.
     pub(super) lag_ms: AtomicI64,
@@ -89,7 +89,7 @@ impl Shared {
         let max_bytes = config.max_bytes.unwrap_or_else(|| space::size_at(dir).unwrap_or(u64::MAX) / 5);
         metrics.max_bytes.set(max_bytes as f64);
         let resend = marks.resend.clone();
-        // A start writes here, so a full disk may be the reason.
+        // A start writes here, so a full disk may be the cause of a failure.
         let segments = recover(&database, marks, clock.steady_ms())
             .map_err(|error| SpoolError::Open(HostError::opening(dir, error)))?;
         let shared = Self {
@@ -210,8 +210,8 @@ impl Shared {
         after.unwrap_or(Position { segment: segments.sending, id: segments.sent_id })
     }
 
-    /// Returns whether the segment is closed and may be sent. Closes the open segment if its slices have lingered long
-    /// enough or if it is full.
+    /// Returns whether the segment is closed and may be sent. Closes the open segment if its slices have
+    /// lingered long enough or if it is full.
     pub(super) fn await_segment(&self, number: u32) -> Result<bool, SpoolError> {
         let last_us = lock(&self.commits);
         let (open, segment) = self.open_segment();
@@ -265,8 +265,8 @@ impl Shared {
         self.with("acknowledge", |database| database.mark_cursor(at.segment, at.id))
     }
 
-    /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later ones win.
-    /// While slices are sent again, their segment and all later ones are included too.
+    /// The segments that are pending or were acknowledged since a time, ordered so that the slices of later
+    /// segments win. While slices are sent again, their segment and all later ones are included too.
     pub(super) fn readable_segments(&self, acknowledged_since_ms: i64) -> Vec<u32> {
         let resent_from = lock(&self.resend).first_needed().unwrap_or(u32::MAX);
         let segments = lock(&self.segments);
@@ -281,7 +281,7 @@ impl Shared {
         readable.map(|(number, _)| number).collect()
     }
 
-    /// [`Database::visit_slices`], with damage counted.
+    /// Like [`Database::visit_slices`], but counts damage.
     pub(super) fn visit(
         &self,
         from: Key,
@@ -367,7 +367,7 @@ impl Shared {
         self.host.close();
     }
 
-    /// Writes to the database. After a failure it refuses writes until it was opened again.
+    /// Writes to the database. After a failure, the database refuses writes until it has been reopened.
     pub(super) fn with<T>(
         &self,
         operation: &str,

@@ -11,10 +11,10 @@ use crate::sender::Sender;
 use crate::slice;
 use crate::store::{blocking, failed};
 
-/// Approximate bytes of slices read in one step.
+/// Approximate size of the slices that are read in one step, in bytes.
 const STEP_BYTES: usize = 1 << 20;
-/// A pass ends after this many steps in a row in which nothing was acknowledged. There may be many slices that cannot
-/// be sent, and each pass reads them again.
+/// A pass ends after this many steps in a row in which nothing was acknowledged. Otherwise, if many slices
+/// cannot be sent, each pass would read all of them again.
 const VAIN_STEPS_MAX: usize = 16;
 
 impl Sender {
@@ -33,9 +33,9 @@ impl Sender {
         }
     }
 
-    /// Retries the deferred slices after `behind`, up to the end or until too many steps in a row failed. In the second
-    /// case returns the last slice tried, so that the next pass continues after it. In this way every slice is tried
-    /// sooner or later, however many cannot be sent.
+    /// Retries the deferred slices after `behind`, up to the end, or until too many steps in a row have
+    /// failed. In the second case returns the last slice tried, so that the next pass continues after it. In
+    /// this way every slice is tried sooner or later, however many cannot be sent.
     async fn pass_over_deferred(
         &self,
         behind: Option<SpooledSlice>,

@@ -8,15 +8,15 @@ use plumbago_store::{StoreError, WriteBatch, WriteRefusal};
 use crate::calls::{self, Call};
 use crate::sender::Sender;
 
-/// How long after a successful call the store counts as reachable. Small calls in flight may all be for a dead range;
-/// then no call succeeds meanwhile, although the store can be reached.
+/// How long after a successful call the store counts as reachable. If the few calls in flight are all for a
+/// range without replicas, no call succeeds meanwhile, although the store is reachable.
 const RECENT: Duration = Duration::from_secs(5);
 
 impl Sender {
     /// Retries a call until the remote store has acknowledged it.
     ///
     /// # Errors
-    /// The last error, with the part of the call that is to be deferred.
+    /// The last error, with the part of the call that has to be deferred.
     pub(crate) async fn send(&self, mut call: Call, timestamp_us: i64) -> Result<(), (StoreError, Call)> {
         let started = Instant::now();
         let successes = self.store.health.successes.load(Ordering::Relaxed);
@@ -39,8 +39,9 @@ impl Sender {
             let health = &self.store.health;
             let others_succeed = health.successes.load(Ordering::Relaxed) > successes
                 || refusal.is_known_down && health.succeeded_within(RECENT);
-            // Defer the call if others succeed. If its error is permanent, defer it after a while in any case: all
-            // calls in flight may be for one missing table or one dead range, and later calls for others.
+            // Defer the call if others succeed. If its error is permanent, defer it after a while in any
+            // case, because all calls in flight may be for one missing table or one range without replicas,
+            // while later calls are for others.
             if others_succeed && timed_out {
                 health.clear_error();
                 return Err((refusal.error, call));
@@ -70,7 +71,7 @@ impl Sender {
         }
     }
 
-    /// Tries a call once. Runs that a refusal does not name were acknowledged, unless it names none.
+    /// Tries a call once. Runs that a refusal does not list were acknowledged, unless it lists none.
     pub(crate) async fn try_once(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         let (store, known) = (&self.store, batch.known());
         let started = Instant::now();

@@ -1,9 +1,9 @@
 //! The task that sends slices to the remote store until they are acknowledged.
 //!
-//! It reads chunks ahead, cuts them into calls, keeps as many calls in flight as the remote store allows,
-//! and acknowledges chunks in order. A failed call is retried with growing pauses, without end if no other
-//! call succeeds either. If others succeed it is deferred after a while, so that a missing table or a dead
-//! token range does not block them.
+//! It reads chunks ahead, cuts them into calls, keeps as many calls in flight as the remote store allows, and
+//! acknowledges chunks in order. A failed call is retried with growing pauses, without end if no other call
+//! succeeds either. If others succeed it is deferred after a while, so that a missing table or a token range
+//! without replicas does not block them.
 
 mod config;
 mod deferred;
@@ -41,7 +41,7 @@ const SPOOL_PAUSE: Duration = Duration::from_secs(1);
 pub struct Sender {
     pub(crate) store: SpooledStore,
     pub(crate) config: SenderConfig,
-    /// New rows are waiting or in flight.
+    /// Whether new rows are waiting or in flight.
     is_busy: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ struct Pending {
     chunk: Chunk,
     number: u64,
     calls_left: usize,
-    /// The part of it that is to be deferred: rows and bytes by metric.
+    /// The part of the chunk that has to be deferred: rows and bytes by metric.
     deferred: HashMap<Id, (u32, Vec<u8>)>,
 }
 
@@ -121,7 +121,7 @@ impl Sender {
 
     /// Waits until there may be something new in the spool.
     async fn look_again(&self) {
-        // Commits do not wake the sender: their rows are to linger. Only a shutdown does.
+        // Commits do not wake the sender, because their rows should linger. Only a shutdown wakes it.
         let _ = tokio::time::timeout(LOOK_EVERY, self.store.urgent.notified()).await;
     }
 

@@ -1,4 +1,5 @@
-//! Sends retained rows again that a server may have lost. This happens besides sending new rows, which have priority.
+//! Sends retained rows again that a server may have lost. This happens while new rows are sent, which have
+//! priority.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -27,11 +28,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What a replay would send again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Again {
-    /// Bytes of these rows in the spool.
+    /// Size of these rows in the spool, in bytes.
     pub bytes: u64,
-    /// Rows in the spool.
+    /// Number of rows in the spool.
     pub rows: u64,
-    /// Rows by the server that keeps them; a row counts for each of its replicas. Empty if the store cannot tell.
+    /// The number of rows by the server that stores them; a row counts for each of its replicas. Empty if the
+    /// store does not know the servers.
     pub servers: BTreeMap<Uuid, u64>,
 }
 
@@ -39,7 +41,7 @@ impl SpooledStore {
     /// Counts what [`SpooledStore::replay`] would send again, and changes nothing.
     ///
     /// # Errors
-    /// If the spool cannot be read, or the store has to be reached to tell its servers and cannot.
+    /// If the spool cannot be read, or if the store must be reached to find the servers and cannot.
     pub async fn would_replay(&self, since_us: i64) -> Result<Again, StoreError> {
         let (mut again, mut at) = (Again::default(), Position::default());
         loop {
@@ -73,7 +75,7 @@ fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<(i64, Wri
 }
 
 impl Sender {
-    /// Sends the rows that are to be sent again, one call at a time; never returns.
+    /// Sends the rows that are queued to be sent again, one call at a time; never returns.
     pub(super) async fn send_again(&self) {
         let mut pause = self.config.retry_first;
         loop {

@@ -48,13 +48,13 @@ pub(crate) struct TimedRemote {
     buried: Mutex<Vec<(SlotRange, i64)>>,
     pub(crate) faults: Faults,
     gate: Faulty<MemoryStore>,
-    /// Stages whose table is missing: writes to them fail.
+    /// Stages whose table is missing, so that writes to them fail.
     pub(crate) missing: Mutex<HashSet<Stage>>,
-    /// Metrics whose partition has no answering replica: writes to them fail.
+    /// Metrics whose partition has no answering replica, so that writes to them fail.
     pub(crate) dead: Mutex<HashSet<MetricId>>,
-    /// True if errors do not name the runs that failed.
+    /// Whether errors do not name the runs that failed.
     pub(crate) is_silent: AtomicBool,
-    /// True if writes to dead metrics alone are refused as known to be down.
+    /// Whether writes to dead metrics alone are refused as known to be down.
     pub(crate) is_known_down: AtomicBool,
     pub(crate) rows: AtomicU64,
     /// Number of runs written. Each takes one request or more.

@@ -1,9 +1,9 @@
 //! Reads the change feed, each row once.
 //!
-//! Rows may arrive late and in any order: clocks differ, and a replica may lag. So a bucket is read in two ways. While
-//! rows are written to it, each poll reads the rows that are later than the newest one so far. In addition, until no
-//! more rows can arrive, the times of all its rows are read now and then, followed by the rows that turn out to be new.
-//! The last of these reads asks as many replicas as confirm a write.
+//! Rows may arrive late and in any order: clocks differ, and a replica may lag. So a bucket is read in two
+//! ways. While rows are written to it, each poll reads the rows that are later than the newest one so far. In
+//! addition, until no more rows can arrive, the times of all its rows are read at intervals, followed by the
+//! rows that turn out to be new. The last of these reads uses the consistency level of writes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::schema::{CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS};
 const LATE_SECONDS: i64 = 120;
 /// Rows of writers whose clocks differ from ours by up to this many seconds are found by the next poll.
 const NEAR_SECONDS: i64 = 10;
-/// How often late rows are looked for, in seconds.
+/// Interval between two searches for late rows, in seconds.
 const SWEEP_SECONDS: i64 = 30;
-/// Most buckets that one poll reads: after a pause, several polls read what was missed.
+/// Maximum number of buckets that one poll reads: after a pause, several polls read what was missed.
 const BUCKETS_MAX: i64 = 100;
-/// Most late rows of a bucket that are read one by one; more are read with the whole bucket.
+/// Maximum number of late rows of a bucket that are read one by one; more are read with the whole bucket.
 const LATE_ROWS_MAX: usize = 32;
 
 /// One reader of the feed.
@@ -40,20 +40,21 @@ pub(crate) struct FeedReader {
     from: i64,
     /// Everything before this time (seconds since the epoch) has been returned.
     read_until: i64,
-    /// When late rows were last looked for, in seconds since the epoch.
+    /// Time of the last search for late rows, in seconds since the epoch.
     swept: Option<i64>,
     /// The first bucket that may get more rows.
     first: i64,
     buckets: BTreeMap<i64, Bucket>,
-    /// Rows that were read and not returned yet.
+    /// Rows that were read but not yet returned.
     found: Vec<Row>,
-    /// Whether rows expired, or looked old, before they were read. Not returned yet.
+    /// Whether rows were missed because they expired, or looked old, before they were read. Cleared when it
+    /// is returned to the caller.
     missed: bool,
     /// When the last poll began, in seconds since the epoch.
     polled: i64,
 }
 
-/// What was read of a bucket.
+/// What this reader has read of one bucket.
 #[derive(Debug, Default)]
 struct Bucket {
     /// The time of the latest row.
@@ -89,8 +90,8 @@ impl FeedReader {
         }
     }
 
-    /// Begins anew if our clock was far ahead at the last poll. What others wrote meanwhile looked old and was not read,
-    /// and what they write now would look old too.
+    /// Starts again from now if our clock was far ahead at the last poll. What others wrote meanwhile looked
+    /// old and was not read, and what they write now would look old too.
     fn follow_clock(&mut self, now: i64) {
         if now.saturating_add(LATE_SECONDS) < self.polled {
             (self.from, self.read_until, self.swept) = (now - LATE_SECONDS, now, None);
@@ -136,7 +137,8 @@ impl FeedReader {
             self.read_newer(bucket, is_last).await?;
         }
         for at in late {
-            // The answer may come from another replica that does not have the row yet. The next look finds it then.
+            // The answer may come from another replica that does not have the row yet. In that case the next
+            // search finds it.
             let row = self.source.row(bucket, at, is_last).await?;
             self.take(bucket, row.into_iter().collect());
         }

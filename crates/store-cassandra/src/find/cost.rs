@@ -1,4 +1,5 @@
-//! Chooses which terms of a query to send to the server, once it is known how many rows each term has. Pure.
+//! Chooses which terms of a query to send to the server, once the number of rows of each term is known. No
+//! I/O.
 //!
 //! SASI has a posting list per term, and Cassandra intersects them in one of two ways. If the smallest list
 //! has at most a hundredth of the rows of the largest, it looks up each row of the smallest in the others.

@@ -14,13 +14,13 @@ use super::plan::{Query, Term};
 use crate::error;
 use crate::metadata::NameStore;
 
-/// Most rows read for one estimate.
+/// Maximum number of rows read for one estimate.
 const SAMPLE: usize = 512;
-/// How long an estimate is used.
+/// How long an estimate stays valid.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
-/// Most estimates kept. When there are more, all are dropped.
+/// Maximum number of estimates that are kept. When it is exceeded, all are dropped.
 const KEPT_MAX: usize = 10_000;
-/// Most terms counted after one search.
+/// Maximum number of terms that are counted after one search.
 const TERMS_MAX: usize = 64;
 
 /// The table and the query whose rows are counted.

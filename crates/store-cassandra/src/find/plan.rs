@@ -1,8 +1,8 @@
-//! Plans the queries that find everything that a glob matches. Pure.
+//! Plans the queries that find everything that a glob matches. No I/O.
 //!
 //! Cassandra intersects the posting lists of all terms of a query, and each one costs time. A query therefore
-//! has only terms that, by their texts, are likely to narrow the result, and never one that could exclude
-//! a match. Further terms that are true are kept with it: once it is known how many rows each has,
+//! has only terms that, by their texts, are likely to narrow the result, and never one that could exclude a
+//! match. Further terms that are true are kept with the query: once the number of rows of each is known,
 //! [`super::cost`] may choose others.
 
 use plumbago_model::Pattern;
@@ -11,8 +11,8 @@ use plumbago_model::glob::{Component, Path, Step};
 use crate::names;
 use crate::schema::ddl::quoted;
 
-/// Most queries for one path of a glob. If there would be more, alternatives are replaced by their common
-/// prefix.
+/// Maximum number of queries for one path of a glob. If more were needed, alternatives are replaced by their
+/// common prefix.
 const QUERIES_MAX: usize = 42;
 /// The same limit, for each number of components that `**` may stand for.
 const QUERIES_PER_DEPTH_MAX: usize = 4;
@@ -24,7 +24,7 @@ const TERM_BYTES_MAX: usize = 1023;
 pub enum Query {
     /// The row with this name.
     Name(String),
-    /// The rows that satisfy all terms.
+    /// The rows that satisfy all of these terms.
     Terms(Terms),
     /// All rows.
     All,
@@ -33,9 +33,9 @@ pub enum Query {
 /// Terms that are true for every row that is looked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Terms {
-    /// The terms in the statement.
+    /// The terms that the statement contains.
     asked: Vec<Term>,
-    /// Further terms that are true, but not in the statement.
+    /// Further true terms that the statement does not contain.
     others: Vec<Term>,
 }
 
@@ -51,9 +51,9 @@ pub struct Term {
 /// A condition on the value of a column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Test {
-    /// It is this text.
+    /// The value equals this text.
     Is(String),
-    /// It begins with this text.
+    /// The value begins with this text.
     Begins(String),
 }
 
@@ -63,8 +63,8 @@ impl Query {
         Self::Terms(Terms { asked, others: Vec::new() })
     }
 
-    /// The statement. Its bound values are those of `values`, followed by the first and the last token of a
-    /// range; a query for one name takes no tokens.
+    /// The CQL of the query. Its bound values are those of `values`, followed by the first and the last token
+    /// of a range; a query for one name takes no tokens.
     pub fn text(&self, keyspace: &str, table: &str) -> String {
         let from = format!("SELECT name, token(name) FROM {}.{}", quoted(keyspace), quoted(table));
         let part = "token(name) >= ? AND token(name) <= ?";
@@ -141,7 +141,7 @@ pub fn plan(pattern: &Pattern, components: u32) -> Vec<Query> {
     queries
 }
 
-/// The alternatives for one component, as far as an index can check them.
+/// The alternatives for one component, reduced to what an index can check.
 type Choices = Vec<Choice>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

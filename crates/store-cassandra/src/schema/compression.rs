@@ -9,9 +9,9 @@ use super::{LiveSchema, Purpose, Schema};
 /// A compressor of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Every server's default: fast, and the larger files.
+    /// The default of every server: fast, but larger files.
     Lz4,
-    /// Smaller files for more processor time. In Cassandra since 4.0.
+    /// Smaller files at the cost of more processor time. Available in Cassandra since 4.0.
     Zstd,
 }
 
@@ -28,7 +28,7 @@ impl FromStr for Compression {
 }
 
 impl Compression {
-    /// Why a server cannot have it; `None` if it can.
+    /// The reason why a server does not support this compressor; `None` if it does.
     pub fn problem(self, server: Server) -> Option<String> {
         match (server.engine, self) {
             (Engine::Scylla, _) => {

@@ -7,9 +7,9 @@ use super::{Column, Key, LiveSchema, LiveTable, Purpose, Schema, TTL_MARGIN, Tab
 /// How severe a difference is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It does not affect any function.
+    /// The difference does not affect any function.
     Harmless,
-    /// It turns one feature off; everything else works.
+    /// The difference turns one feature off; everything else works.
     Feature,
     /// The table or keyspace cannot be used.
     Fatal,
@@ -28,11 +28,11 @@ impl fmt::Display for Severity {
 /// One difference between the wanted schema and the server's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The keyspace it is in.
+    /// The keyspace with the difference.
     pub keyspace: String,
-    /// The table it is in; empty if it concerns the keyspace itself.
+    /// The table with the difference; empty if the difference concerns the keyspace itself.
     pub table: String,
-    /// How severe it is.
+    /// How severe the difference is.
     pub severity: Severity,
     /// What is different, as part of a message.
     pub what: String,

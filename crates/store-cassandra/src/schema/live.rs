@@ -28,8 +28,8 @@ pub struct LiveKeyspace {
 }
 
 impl LiveKeyspace {
-    /// The number of replicas in a data centre. If the keyspace does not list that data centre, the
-    /// smallest factor of any.
+    /// The number of replicas in a data centre. If the keyspace does not list that data centre, it is the
+    /// smallest factor of all data centres.
     pub fn replicas(&self, datacenter: &str) -> u32 {
         let number = |text: &String| text.split('/').next().and_then(|n| n.parse::<u32>().ok());
         if let Some(simple) = self.replication.get("replication_factor").and_then(number) {

@@ -143,7 +143,7 @@ pub struct Index {
     pub name: String,
     /// The indexed column.
     pub column: String,
-    /// Which of BigGraphite's two sets of options it has.
+    /// Which of BigGraphite's two sets of options the index has.
     pub kind: IndexKind,
 }
 

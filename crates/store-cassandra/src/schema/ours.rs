@@ -4,11 +4,11 @@ use super::{CompactionWindow, Key, Options, Purpose, TableDef, column};
 
 /// The change feed: tells other daemons which metrics were created and deleted.
 pub const CHANGES: &str = "plumbago_changes";
-/// Has the marks of hidden series. Earlier releases listed all tagged series in it.
+/// The table with the marks of hidden series. Earlier releases listed all tagged series in it.
 pub const TAGS: &str = "plumbago_tags";
-/// Leases for jobs that only one daemon may run at a time.
+/// The table with the leases for jobs that only one daemon may run at a time.
 pub const LEASES: &str = "plumbago_leases";
-/// The registered writer ids.
+/// The table with the registered writer ids.
 pub const WRITERS: &str = "plumbago_writers";
 
 /// How many seconds of the change feed go into one partition.

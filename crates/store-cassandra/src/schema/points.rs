@@ -3,10 +3,10 @@
 use super::{CompactionWindow, Key, Options, Purpose, TableDef, column};
 use crate::layout::{PARTITION_SLOTS, Table};
 
-/// How long tombstones are kept, as in BigGraphite's tables.
+/// How long tombstones are kept, in seconds, as in BigGraphite's tables.
 const GC_GRACE_SECONDS: u32 = 86_400;
-/// How long points may stay in a memtable, as in BigGraphite's tables. It bounds what a crashed server
-/// loses from a keyspace without a commit log.
+/// How long points may stay in a memtable, in milliseconds, as in BigGraphite's tables. It bounds what a
+/// crashed server loses from a keyspace without a commit log.
 const FLUSH_PERIOD_MS: u32 = 900_000;
 
 pub(super) fn table(keyspace: &str, table: Table, ttl_limit: u64) -> TableDef {
@@ -47,7 +47,8 @@ fn comment(table: Table) -> String {
     )
 }
 
-/// A fiftieth of the TTL, but at most the time span of a partition (or one hour, if that is longer).
+/// The compaction window: a fiftieth of the TTL, but at most the time span of a partition (or one hour, if
+/// that is longer).
 pub(super) fn window(table: Table) -> CompactionWindow {
     let partition = u64::from(PARTITION_SLOTS) * u64::from(table.stage.resolution);
     let seconds = (table.ttl() / 50).min(partition.max(3600));

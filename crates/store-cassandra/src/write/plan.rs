@@ -1,4 +1,4 @@
-//! Splits a batch into requests that each hold rows of one partition. Pure.
+//! Splits a batch into requests that each hold rows of one partition. No I/O.
 
 use plumbago_model::{Aggregation, MetricId};
 use plumbago_store::{RowCount, Run, WriteBatch, WriterIdentity};
@@ -17,7 +17,8 @@ pub(crate) struct Request {
     pub(crate) rows: Vec<Row>,
     /// Indexes of the batch's runs that the rows are from.
     pub(crate) runs: Vec<u32>,
-    /// Every replica has to confirm the rows, whatever the level of the writes: one of them may have lost them.
+    /// Whether every replica has to confirm the rows, whatever the level of writes is, because one of the
+    /// replicas may have lost them.
     pub(crate) is_for_all: bool,
 }
 
@@ -145,7 +146,8 @@ impl Planner {
         let mean = matches!(method, Aggregation::Average | Aggregation::AvgZero);
         let value = if mean { layout::fit(row.value, count.get()) } else { row.value };
         for (n, count) in layout::split_count(count.get()).enumerate() {
-            // Only the first row carries the sum; -0.0 in the others changes no sum, not even one of -0.0.
+            // Only the first row carries the sum. The others carry -0.0, which changes no sum, not even a sum
+            // of -0.0.
             let value = if n > 0 && summed { -0.0 } else { value };
             rows.push(Row { writer_key: layout::writer_key(self.identity, n as u16), value, count, ..row });
         }

@@ -1,6 +1,6 @@
 //! Token ranges that cannot be written now, because too few of their replicas are up for the level of the
 //! writes. Their rows are refused at once instead of waiting for a timeout. From time to time one request is
-//! sent all the same, as a probe.
+//! nevertheless sent as a probe.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::prepared::TableStatements;
 const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// A range counts as dead after this many failures without a success between them.
 const FAILURES_MAX: u32 = 8;
-/// Most ranges that are remembered. When there are more, all are forgotten.
+/// Maximum number of ranges that are remembered. When it is exceeded, all are forgotten.
 const RANGES_MAX: usize = 10_000;
 
 /// The host ids of a range's replicas, in ascending order. Ranges with the same replicas fail together.
@@ -48,7 +48,7 @@ pub(super) struct Target {
     is_connected: bool,
 }
 
-/// The ranges that failed lately or have too few connected replicas.
+/// The ranges that failed recently or have too few connected replicas.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     known: DashMap<Hosts, Known>,
@@ -56,7 +56,7 @@ pub(super) struct Ranges {
 
 impl Ranges {
     /// The replicas of a request, if a range may be dead. While all nodes are connected and nothing failed
-    /// lately it returns `None` without looking at the request.
+    /// recently, it returns `None` without looking at the request.
     pub(super) fn target(
         &self,
         session: &Session,
@@ -72,8 +72,7 @@ impl Ranges {
         target(session, statements, request, datacenter)
     }
 
-    /// Whether a request to these replicas is to be sent: they are not known to be dead, or it is time for a
-    /// probe.
+    /// Whether to send a request to these replicas: they are not known to be dead, or it is time for a probe.
     pub(super) fn admits(&self, target: &Target, now: Instant) -> bool {
         if !target.is_connected && !self.known.contains_key(&target.hosts) {
             self.make_room();
@@ -144,7 +143,7 @@ pub(super) fn hosts(
     Some((hosts_of(&replicas), all_connected))
 }
 
-/// `None` if the driver does not know the replicas.
+/// The replicas of a request; `None` if the driver does not know them.
 fn target(
     session: &Session,
     statements: &TableStatements,

@@ -1,4 +1,4 @@
-//! Rows that a copy of a data directory has in its spool.
+//! Tests of the rows in the spool of a copied data directory.
 
 use plumbago_model::{Aggregation, MetricId, Stage};
 use plumbago_store::{PointStore, ReadRequest, RowCount, Run, SlotRange, WriteBatch, WriterIdentity};
@@ -21,7 +21,7 @@ fn run() -> Run {
     }
 }
 
-/// A window with this sum of as many points.
+/// A window of `sum` points, each with the value 1.
 fn window(run: Run, sum: i32) -> WriteBatch {
     let mut batch = WriteBatch::default();
     batch.push(run, &[f64::from(sum)], Some(&[RowCount::new(sum)]));

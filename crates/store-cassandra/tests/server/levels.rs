@@ -1,5 +1,5 @@
-//! Three replicas, one of which misses an hour of rows and gets no hints. The values computed from the rows must not
-//! depend on which replica answers.
+//! Tests with three replicas, one of which misses an hour of rows and gets no hints. The values computed from
+//! the rows must not depend on which replica answers.
 
 use plumbago_cassandra_node::{Options, server};
 use plumbago_model::{Aggregation, MetricId, Period, Stage};
@@ -17,7 +17,7 @@ use crate::common::{Keyspace, now};
 const RAW: Stage = Stage { resolution: 60, points: 1440 };
 const HOURS: Stage = Stage { resolution: 3600, points: 720 };
 const METRICS: usize = 60;
-/// Number of reads of all metrics. Each read asks other replicas.
+/// Number of reads of all metrics. Each read uses other replicas.
 const READS: usize = 5;
 
 /// An hour of the metrics of one kind: 60 raw slots with the value 1, or their window.
@@ -49,7 +49,7 @@ async fn read(store: &CassandraStore, batch: &WriteBatch, include_retained: bool
     store.read(&request).await.unwrap()
 }
 
-/// Metrics whose column lacks a value.
+/// Number of metrics whose column lacks a value.
 fn lacking(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
 }
@@ -136,7 +136,7 @@ async fn all_replicas_confirm_a_deletion() {
         }
     };
     timeout(HANG, deleted).await.unwrap();
-    // Each read asks one replica. A new connection knows all nodes.
+    // Each read uses one replica. A new connection knows all nodes.
     let other = keyspace.store().await;
     for _ in 0..READS {
         assert_eq!(lacking(&read(&other, &points, false).await), METRICS);

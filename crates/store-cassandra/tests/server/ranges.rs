@@ -1,4 +1,5 @@
-//! Three nodes with one copy of each row: a dead node takes a third of the rows with it.
+//! Tests with three nodes and one copy of each row: without one of the nodes, a third of the rows is
+//! unavailable.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::common::{Keyspace, now};
 const RAW: Stage = Stage { resolution: 60, points: 1440 };
 const METRICS: usize = 300;
 const SLOTS: u32 = 50;
-/// Writes that are timed together.
+/// Number of writes whose total time is measured.
 const WRITES: u32 = 20;
 
 /// The seed decides on the names, and so on the partitions and their nodes.
@@ -37,7 +38,7 @@ fn batch(seed: u64) -> WriteBatch {
     batch
 }
 
-/// The time of some writes of the batch, and the runs that the last one refused.
+/// Writes the batch [`WRITES`] times. Returns the total time, and the runs that the last write refused.
 async fn timed(store: &CassandraStore, batch: &WriteBatch) -> (Duration, Vec<usize>) {
     let (start, writer) = (Instant::now(), store.writer());
     let mut refused = Vec::new();

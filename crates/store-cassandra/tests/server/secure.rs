@@ -1,4 +1,4 @@
-//! Passwords, TLS and rights, on nodes of their own.
+//! Tests of passwords, TLS and rights, on nodes that only these tests use.
 
 use std::sync::Arc;
 

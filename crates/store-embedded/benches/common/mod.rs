@@ -4,7 +4,7 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// One metric's values, slot after slot.
+/// Generates the values of one metric, slot after slot.
 pub(crate) struct Series {
     kind: u32,
     level: i64,

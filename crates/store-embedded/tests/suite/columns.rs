@@ -1,4 +1,4 @@
-//! Columns kept in memory are used, and are never older than the last write.
+//! Checks that columns in memory are used, and are never older than the last write.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ fn who_asks_again_is_answered_from_memory_until_a_write() {
     let end = START + 4 * BLOCK;
     let first = read(&store.store, &metrics[0], START, end);
     assert_eq!((counted(&store, "decoded"), counted(&store, "from_memory")), (1, 0));
-    // The same range, a part of it, and a range that has moved on a little.
+    // The same range, a part of it, and a slightly later range.
     assert_eq!(read(&store.store, &metrics[0], START, end)[BLOCK as usize..], first[BLOCK as usize..]);
     assert_eq!(read(&store.store, &metrics[0], START + 50, START + 60)[..], first[50..60]);
     read(&store.store, &metrics[0], START + 10, end + 10);

@@ -1,4 +1,5 @@
-//! The conformance suite of every store on the embedded store: fresh, after a merge, after a restart.
+//! Runs the conformance suite for stores on the embedded store: on a new store, after a merge, and after a
+//! restart.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use plumbago_telemetry::Registry;
 
 const NOW: u32 = 1_760_000_000;
 
-/// Without columns in memory: every read decodes blocks.
+/// Runs the suite without columns in memory, so that every read decodes blocks.
 #[tokio::test]
 async fn embedded_that_keeps_no_columns() {
     let dir = tempfile::tempdir().unwrap();
@@ -40,13 +41,13 @@ async fn embedded() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), 30);
     conforms(&store).await;
-    // Again, over existing rows and merged layers.
+    // Run the suite again over existing rows and merged layers.
     conforms(&store).await;
     store.merge_all(&mut |_| true).unwrap();
     conforms(&store).await;
     store.close().unwrap();
     drop(store);
-    // Another block length: older layers keep theirs.
+    // With another block length, older layers keep theirs.
     let store = open(dir.path(), 11);
     conforms(&store).await;
 }

@@ -1,4 +1,4 @@
-//! `kill -9` at any moment: acknowledged commits are there, and rows agree with state rows.
+//! `kill -9` at any moment: acknowledged commits can be read, and rows agree with state rows.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn nothing_acknowledged_is_lost() {
         let states = blocks_by_state(&store);
         let metrics = metrics(METRICS, LONG);
         let blocks: Vec<u32> = metrics.iter().map(|m| states.get(&m.id).copied().unwrap_or(0)).collect();
-        // One batch holds all metrics: all of them or none.
+        // One batch has a block of every metric, so either all of them are stored or none.
         assert!(blocks.iter().all(|b| *b == blocks[0]), "round {round}: half a batch, {blocks:?}");
         assert!(blocks[0] >= acknowledged, "round {round}: {} of {acknowledged} batches", blocks[0]);
         assert_blocks(&store, &metrics, |metric| states.get(&metric.id).copied().unwrap_or(0));
@@ -50,7 +50,7 @@ fn run_and_kill(dir: &Path, reports: u64, later: Duration) -> u32 {
     last.load(Ordering::Relaxed)
 }
 
-/// Commits block after block while another thread merges over and over.
+/// Commits block after block while another thread merges again and again.
 #[test]
 #[ignore = "runs as a child of the test above"]
 fn child_commits_until_killed() {

@@ -1,4 +1,5 @@
-//! A full disk: commits are refused with a reason, reads continue, nothing acknowledged is lost, and commits resume.
+//! Tests with a full disk: commits are refused with a reason, reads continue, nothing acknowledged is lost,
+//! and commits resume.
 
 use crate::common::{LONG, assert_blocks, block, blocks_by_state, metrics, read, try_open};
 use plumbago_store::{ErrorKind, FlushStore};
@@ -35,7 +36,7 @@ fn child_least_room() {
     assert_eq!(store.registry.value("plumbago_store_refused_no_room_total"), Some(1.0));
 }
 
-/// No space is reserved, so that fjall itself runs out of room. This happens three times.
+/// No space is reserved, so that fjall itself runs out of disk space. This happens three times.
 #[test]
 #[ignore = "runs as a child of the tests above"]
 fn child_full_disk() {
@@ -54,11 +55,11 @@ fn child_full_disk() {
             assert!(committed < 10_000, "the disk does not fill");
         };
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}: {:?}", error.source);
-        // Reads continue. Commits are refused, unless opening again freed a little room.
+        // Reads continue. Commits are refused, unless reopening freed a little space.
         let first = all[1].first(&store.store);
         assert_eq!(read(&store.store, &all[1], first, first + 1), [all[1].value(first)], "round {round}");
         for _ in 0..3 {
-            // Opening again may have freed a little room. Commits that then succeed count like the others.
+            // Reopening may have freed a little space. Commits that succeed then are counted like the others.
             match store.store.commit(&block(&store.store, &all, committed)) {
                 Ok(()) => committed += 1,
                 Err(error) => assert_eq!(error.kind, ErrorKind::Unavailable, "{error}: {:?}", error.source),

@@ -1,4 +1,4 @@
-//! Expiry, merging, and writes during them.
+//! Tests of expiry, merging, and writes during both.
 
 use std::sync::mpsc;
 
@@ -118,7 +118,7 @@ fn late_points_during_and_after_a_merge_are_kept() {
             let first = metric.first(&store.store);
             let column = read(&store.store, metric, first, first + 6 * BLOCK);
             for (i, value) in column.iter().enumerate() {
-                // Deleted between the first and the second late point.
+                // The metric is deleted between the first and the second late point.
                 let wanted = match i {
                     18 | 19 => i as f64 - 16.5,
                     _ if metric.number == deleted.number => f64::NAN,
@@ -155,7 +155,7 @@ fn a_stopped_merge_leaves_everything_as_it_was() {
 
 #[test]
 fn a_keyspace_made_after_an_expiry_and_a_restart_stays() {
-    // fjall reuses the id of a deleted keyspace and then takes the new one for deleted.
+    // fjall reuses the id of a deleted keyspace and then treats the new one as deleted.
     let dir = tempfile::tempdir().unwrap();
     let metrics = metrics(10, WEEK);
     for round in 0..4 {

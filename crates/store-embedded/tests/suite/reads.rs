@@ -1,4 +1,5 @@
-//! Notes of reads: two bytes in the row of a name, which outlive a restart and a new configuration, but not a deletion.
+//! Tests of records of reads: two bytes in the row of a name, which survive a restart and a new
+//! configuration, but not a deletion.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ async fn a_note_goes_with_its_metric_only() {
     assert_eq!(row.config.as_ref().unwrap().retention, retention);
     assert_eq!((row.created_on, row.read_on), (1000, Some((TODAY + 1) * DAY)));
 
-    // After its deletion the name is new; a read of the same day is noted again.
+    // After its deletion the name is new; a read on the same day is recorded again.
     MetadataStore::delete(store, &["a"]).await.unwrap();
     create(store, &["a"], "60s:1d").await;
     assert_eq!(days(store, &["a"]).await, [None]);
@@ -63,7 +64,7 @@ async fn a_note_goes_with_its_metric_only() {
     assert_eq!(store.reads_noted_since().await.unwrap(), Some(TODAY * DAY));
 }
 
-/// Writes notes as earlier versions did: in a keyspace with the id as the key.
+/// Writes records of reads as earlier versions did: in a keyspace with the id as the key.
 fn write_old_notes(dir: &Path, notes: &[(&str, u32)], since: u32) {
     let uncompressed = fjall::CompressionType::None;
     let database = fjall::Database::builder(dir).journal_compression(uncompressed).open().unwrap();

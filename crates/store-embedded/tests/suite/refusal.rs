@@ -120,7 +120,7 @@ fn damage_in_a_table_costs_only_what_is_in_it() {
     let found: Vec<&str> = page.iter().map(|(name, _)| name).collect();
     assert!(found.is_sorted() && found.len() > 19_000, "{} names", found.len());
     assert!(blocks_by_state(store).len() > 200);
-    // It still takes writes.
+    // The store still accepts writes.
     store.commit(&block(store, &all, 30)).unwrap();
     // A merge that finds damage leaves the bucket readable.
     let report = store.merge_all(&mut |_| true).unwrap();

@@ -47,9 +47,9 @@ fn seen(method: Aggregation, rows: &[WriterRow]) -> Option<Window> {
 }
 
 proptest! {
-    /// Whatever the writers of a replica have seen of a window, one repair makes it equal to the raw slots, and a
-    /// second one, by the same daemon or another, finds nothing to do. Cases: a part that is lost, slots that two
-    /// writers got, late corrections by two at once, values that were replaced.
+    /// Whichever slots of a window the writers of a replica have seen, one repair makes it equal to the raw
+    /// slots, and a second one, by the same daemon or another, finds nothing to do. Cases: a part that is
+    /// lost, slots that two writers got, late corrections by two at once, values that were replaced.
     #[test]
     fn a_repaired_window_equals_the_raw_slots(
         slots in prop::collection::vec(-1000i32..1000, 1..40),
@@ -125,7 +125,8 @@ fn each_replica_is_corrected_by_its_own_daemons() {
     let of = |replica| judge(Aggregation::Sum, folded, WriterIdentity::new(replica, OURS), &rows);
     assert_eq!(of(0), Verdict::Kept(Reason::OtherReplica));
     assert_eq!(of(1), Verdict::Kept(Reason::SlotsMissing));
-    // A replica without rows leaves a right answer alone. A replica that has a part of the window completes it.
+    // A replica without rows does not change a right answer. A replica that has a part of the window
+    // completes it.
     let rows = [row(0, 8, 60.0, 60, 0), row(1, 8, 5.0, 5, 0)];
     let of = |replica| judge(Aggregation::Sum, folded, WriterIdentity::new(replica, OURS), &rows);
     assert_eq!(of(2), Verdict::Right);

@@ -1,4 +1,4 @@
-//! A wrapper that makes the calls of a store fail, on command or at random. It tests the callers.
+//! A wrapper that makes the calls of a store fail, on command or at random. It is used to test the callers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ pub struct Faults(Arc<FaultPlan>);
 
 #[derive(Debug)]
 struct FaultPlan {
-    /// While this is set, every call fails.
+    /// Whether every call fails.
     down: AtomicBool,
-    /// How many of the next calls fail.
+    /// Number of calls that will fail next.
     next: AtomicU32,
-    /// How many calls succeed until every one fails; `u32::MAX` for no end.
+    /// Number of calls that succeed before every call fails; `u32::MAX` for no limit.
     left: AtomicU32,
     /// The probability of a failure, as a fraction of 2^32.
     chance: AtomicU32,
     /// The state of the random generator.
     random: AtomicU64,
-    /// How many calls were made to fail.
+    /// Number of calls that were made to fail.
     injected: AtomicU64,
 }
 
@@ -46,12 +46,13 @@ impl Default for FaultPlan {
 }
 
 impl Faults {
-    /// No call fails until a fault is switched on.
+    /// Settings with which no call fails until a fault is switched on.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Each call fails with this probability (0 to 1). The same seed and the same calls give the same faults.
+    /// Settings with which each call fails with this probability (0 to 1). The same seed and the same calls
+    /// give the same faults.
     pub fn by_chance(seed: u64, chance: f64) -> Self {
         let faults = Self::default();
         faults.0.random.store(seed, Ordering::Relaxed);
@@ -74,12 +75,13 @@ impl Faults {
         self.0.down.store(down, Ordering::Relaxed);
     }
 
-    /// Lets this many calls succeed; then every call fails. The first of these may take effect all the same.
+    /// Lets this many calls succeed; then every call fails. The first failing call may nevertheless take
+    /// effect.
     pub fn set_down_after(&self, calls: u32) {
         self.0.left.store(calls, Ordering::Relaxed);
     }
 
-    /// How many calls were made to fail.
+    /// Number of calls that were made to fail.
     pub fn injected(&self) -> u64 {
         self.0.injected.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Wrappers that work around any store.
+//! Wrappers that can be put around any store.
 
 pub mod fault;
 

@@ -17,7 +17,7 @@ impl MemoryStore {
         self.lock().now_us = now_us;
     }
 
-    /// Notes that a metric was written at `updated_on` (seconds since the epoch).
+    /// Records that a metric was written at `updated_on` (seconds since the epoch).
     pub fn touch(&self, name: &str, updated_on: u32) {
         self.lock().updated.insert(name.to_owned(), updated_on);
     }
@@ -63,7 +63,7 @@ fn is_in(share: Share, name: &str) -> bool {
     (from..=to).contains(&place)
 }
 
-/// The first `limit` names that lie in the share, and the position of the next page.
+/// The first `limit` names that belong to the share, and the position of the next page.
 fn page<'a>(
     names: impl Iterator<Item = &'a String>,
     share: Share,

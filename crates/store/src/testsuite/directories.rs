@@ -1,4 +1,5 @@
-//! Checks of [`RowStore`] and [`DirectoryStore`]. The store may also have metrics that are not the suite's.
+//! Checks of [`RowStore`] and [`DirectoryStore`]. The store may also contain metrics that do not belong to
+//! the suite.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub async fn metrics_are_scanned_once_in_any_number_of_parts<S: RowStore + Metad
     assert!(matches!(&found[..], [Some(row), None] if row.created_on == 1000 && row.config.is_some()));
 }
 
-/// Deleting its rows deletes a metric. Rows written after the time of the deletion survive.
+/// A metric is deleted if its rows are deleted. Rows written after the time of the deletion survive.
 pub async fn deleted_rows_are_gone<S: RowStore + MetadataStore>(store: &S, now_us: impl Fn() -> i64) {
     create(store, &["rows.gone.a", "rows.gone.b"]).await;
     insist(|| store.delete_rows(&["rows.gone.a", "rows.gone.never"], now_us())).await;

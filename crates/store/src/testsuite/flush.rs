@@ -17,7 +17,7 @@ pub async fn all(flush: &dyn FlushStore, points: &dyn PointStore, now: u32) {
     blocks_of_a_flush_read_back(flush, points, now).await;
 }
 
-/// A checkpoint fits until something changes, or until a start takes the note.
+/// A checkpoint is valid until a change, or until a start removes the record.
 pub fn a_change_removes_the_note_of_a_checkpoint(flush: &dyn FlushStore) {
     if !flush.capabilities().keeps_checkpoints {
         return;
@@ -89,7 +89,7 @@ pub fn states_are_replaced_deleted_and_visited_in_id_order(flush: &dyn FlushStor
     }
 }
 
-/// Committing an empty batch succeeds.
+/// A commit of an empty batch succeeds.
 pub fn an_empty_commit_is_fine(flush: &dyn FlushStore) {
     insist_blocking(|| flush.commit(&FlushBatch::default()));
 }

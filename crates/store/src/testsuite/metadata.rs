@@ -1,4 +1,4 @@
-//! Checks of [`MetadataStore`]. The store may also have metrics that are not the suite's.
+//! Checks of [`MetadataStore`]. The store may also contain metrics that do not belong to the suite.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub async fn creating_again_keeps_the_date_and_takes_the_configuration(store: &d
     assert_eq!(found, [Some(metric("meta.again", &new, 100)), Some(metric("meta.again2", &new, 300))]);
 }
 
-/// A deleted metric is gone and may be created again with a new date.
+/// A deleted metric no longer exists and may be created again with a new date.
 pub async fn deletion_forgets(store: &dyn MetadataStore) {
     let config = Arc::new(config("60s:1d"));
     create(store, &[metric("meta.gone", &config, 1), metric("meta.stays", &config, 2)]).await;
@@ -79,7 +79,7 @@ pub async fn names_keep_their_bytes(store: &dyn MetadataStore) {
     assert!(metrics.iter().all(|m| listed.get(&m.name) == Some(&(m.created_on, m.config.to_text()))));
 }
 
-/// Scans with any page size return every metric exactly once, in name order if the store claims that order.
+/// Scans with any page size return every metric exactly once, in name order if the store has that capability.
 pub async fn scans_page_through_everything_once(store: &dyn MetadataStore) {
     let mut random = Random::new(21);
     let configs = [Arc::new(config("60s:1d")), Arc::new(config("60s:7d,3600s:1y"))];

@@ -115,7 +115,7 @@ pub async fn runs_of_one_batch_apply_in_order(store: &dyn PointStore, layout: Bl
     assert_same(&read(store, &subject, 0, start, start + 4).await.0, &wanted, "order");
 }
 
-/// Coarse stages keep value and count, separately from the raw stage.
+/// Coarse stages keep values and counts, separately from the raw stage.
 pub async fn coarse_windows_keep_their_counts(store: &dyn PointStore, now: u32) {
     let subject = Subject::new("coarse");
     let slot = subject.coarse.slot(now) - 40;
@@ -246,7 +246,8 @@ pub async fn deletion_takes_all_stages_named_and_no_other_metric(store: &dyn Poi
     assert_same(&read(store, &gone, 0, raw + 4, raw + 7).await.0, &[f64::NAN, 9.0, f64::NAN], "born again");
 }
 
-/// A deletion of ranges takes exactly their slots, in blocks and partitions of any age. Slots written afterwards stay.
+/// A deletion of ranges removes exactly their slots, in blocks and partitions of any age. Slots written
+/// afterwards stay.
 pub async fn ranges_are_deleted_to_the_slot(store: &dyn PointStore, now: u32) {
     let (cut, stays) = (Subject::new("cut"), Subject::new("uncut"));
     let (raw, coarse) = (cut.raw.slot(now) - 4500, cut.coarse.slot(now) - 100);

@@ -20,7 +20,7 @@ impl Random {
         (self.next() % u64::from(n)) as u32
     }
 
-    /// True with a probability of 1 in `n`.
+    /// Returns `true` with a probability of 1 in `n`.
     pub(crate) fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }

@@ -1,5 +1,5 @@
-//! Bytes on the disk of the same points in three layouts: KairosDB's tables, BigGraphite's tables, which our store on
-//! Cassandra writes, and the embedded store.
+//! Measures the disk space of the same points in three layouts: KairosDB's tables, BigGraphite's tables,
+//! which our store on Cassandra writes, and the embedded store.
 
 use std::net::SocketAddr;
 
@@ -19,9 +19,9 @@ const KEYSPACES: [&str; 2] = ["bytes_kairosdb", "bytes_biggraphite"];
 const TABLE: &str = "datapoints_86400p_60s_0";
 const METRIC: &str = "bytes";
 const DAY: i64 = 86_400;
-/// Bytes of the key of a row of the embedded store: the id of the metric and the number of the block.
+/// Size of the key of a row of the embedded store: the id of the metric and the number of the block.
 const EMBEDDED_KEY: f64 = 20.0;
-/// Bytes of a partition key of BigGraphite's tables: the id of the metric and the start.
+/// Size of a partition key of BigGraphite's tables, in bytes: the id of the metric and the start.
 const BIGGRAPHITE_KEY: usize = 24;
 
 /// Bytes per point: of the keys alone before compression, and of everything on the disk.
@@ -31,7 +31,8 @@ struct Bytes {
     all: f64,
 }
 
-/// Each series has a point a minute for three weeks. That is one storage row of KairosDB, the best case for its keys.
+/// Measures series that have a point a minute for three weeks. That is one storage row of KairosDB, the best
+/// case for its keys.
 #[test]
 #[ignore = "a figure"]
 fn bytes_of_the_same_points() {
@@ -55,7 +56,7 @@ fn bytes_of_the_same_points() {
     daemons.into_iter().for_each(|daemon| drop(daemon.stop_well()));
     let keys = keys_on(&node);
     drop(real);
-    // A stop flushes all memtables.
+    // The node flushes all memtables when it stops.
     node.node(0).stop();
     let points = total as f64;
     let of = |keys: usize, bytes: u64| Bytes { keys: keys as f64 / points, all: bytes as f64 / points };
@@ -82,8 +83,8 @@ fn fill(daemons: &[Daemon], real: SocketAddr, series: usize, from: i64) {
     }
 }
 
-/// Gives all values of a series the same type, so that KairosDB has one row for it: [`Walks`] makes decimals and
-/// counters in turn.
+/// Writes a value as text. All values of a series have the same type, so that KairosDB has one row for it:
+/// [`Walks`] makes decimals and counters in turn.
 fn text(number: usize, value: f64) -> String {
     if number.is_multiple_of(2) { format!("{value:.2}") } else { format!("{value:.0}") }
 }

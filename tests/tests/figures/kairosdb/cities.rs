@@ -22,7 +22,8 @@ use super::{same_results, send, setup_of, wait_idle, whole_period};
 const KEYSPACE: &str = "cities";
 /// Weeks of Antalya that are deleted. Those after them stay.
 const DELETED_WEEKS: [i64; 3] = [0, 2, 4];
-/// Longest time for which a query of KairosDB is repeated, because each query reads the index entries of all cities.
+/// Longest time for which a query of KairosDB is repeated. The limit is needed because each query reads the
+/// index entries of all cities.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The two servers, and the cities that they have.
@@ -32,7 +33,7 @@ struct Both {
     ours: Daemon,
     /// When the first period begins.
     start: i64,
-    /// Ordinary cities in both servers, and in the daemon.
+    /// Number of ordinary cities in both servers, and in the daemon.
     cities: (usize, usize),
 }
 
@@ -59,8 +60,8 @@ fn very_many_cities() {
 }
 
 impl Both {
-    /// Sends both periods, and shows how many names are written in each. Returns the memory of our index after each
-    /// period.
+    /// Sends both periods, and prints how many names are written in each. Returns the memory of our index
+    /// after each period.
     fn fill(&self) -> [u64; 2] {
         let (cities, all) = self.cities;
         let mut memory = [0; 2];
@@ -118,7 +119,7 @@ impl Both {
         (self.start, self.start + 2 * PERIOD)
     }
 
-    /// One city of three metrics, and 1, 10 and 100 values of a tag.
+    /// Times searches for one city of three metrics, and for 1, 10 and 100 values of a tag.
     fn search(&self) {
         let one = query(&METRICS, &[FINE[0].to_owned()], self.whole());
         let found = same_results(self.real.http(), self.ours.api(), QUERY_TAGS, &one);
@@ -150,7 +151,8 @@ impl Both {
         }
     }
 
-    /// Deletes weeks of one city: in KairosDB by its API, here by a job, since requests delete whole series only.
+    /// Deletes weeks of one city: in KairosDB by its API, in the daemon by a job, because requests can delete
+    /// only whole series.
     fn delete_weeks(&self) {
         let cities = [FINE[0].to_owned()];
         let mut times = [Vec::new(), Vec::new()];
@@ -243,7 +245,7 @@ impl Both {
         took
     }
 
-    /// Ends both, and shows what names take in memory and on the disk.
+    /// Stops both servers, and prints how much memory and disk space names use.
     fn bytes(self, setup: &Setup, memory: [u64; 2]) {
         let Self { mut node, real, ours, cities, .. } = self;
         let all = series(cities.1) as f64;

@@ -1,4 +1,5 @@
-//! Three metrics of very many cities in two of KairosDB's periods, and what both servers keep of their names.
+//! Three metrics of very many cities in two of KairosDB's periods, and what both servers store about their
+//! names.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ pub(super) const WEEK: i64 = 7 * 86_400;
 /// The weeks of both periods.
 pub(super) const WEEKS: i64 = 2 * PERIOD / WEEK;
 pub(super) static METRICS: [&str; 3] = ["Temperature", "Humidity", "Wind"];
-/// Cities with a point every [`STEP`] seconds; the others have one in each period.
+/// Cities with a point every [`STEP`] seconds; all other cities have one point in each period.
 pub(super) static FINE: [&str; 2] = ["Antalya", "Izmir"];
 pub(super) const STEP: i64 = 600;
 /// Storage rules for these points.
 pub(super) const SCHEMAS: &str = "[fine]\npattern = city=(Antalya|Izmir)$\nretentions = 10m:2y\n\
      [all]\npattern = .*\nretentions = 1d:2y\n";
 
-/// Series of a request.
+/// Number of series in a request.
 const BATCH: usize = 2000;
 
 pub(super) fn city(number: usize) -> String {
@@ -76,8 +77,8 @@ pub(super) fn by_city(mut query: Value) -> Value {
     query
 }
 
-/// Rows that KairosDB's index has for the three metrics in the period that begins then: of `row_keys` and of
-/// `row_key_time_index`.
+/// Number of rows of KairosDB's index tables `row_keys` and `row_key_time_index` for the three metrics in the
+/// period that begins at `start`.
 pub(super) fn index_rows(node: &Cluster, keyspace: &str, start: i64) -> (u64, u64) {
     let mut cql = node.nodes()[0].connect().unwrap();
     let mut count = |table: &str| {
@@ -103,7 +104,7 @@ pub(super) fn listed_names(node: &Cluster, keyspace: &str) -> usize {
     rows.unwrap().texts().iter().filter(|name| METRICS.contains(&name.as_str())).count()
 }
 
-/// Names that the daemon has created so far, and the memory of its index in bytes.
+/// Number of names that the daemon has created so far, and the memory of its index in bytes.
 pub(super) fn names_and_memory(daemon: &Daemon) -> (u64, u64) {
     let counters = daemon.counters();
     let created = counters.sum("plumbago_engine_created_metrics_total");

@@ -1,4 +1,4 @@
-//! Requests on a connection that stays open, and how long they take.
+//! Sends requests on a connection that stays open, and measures how long they take.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plumbago_tests::wait::HANG;
 use serde_json::Value;
 
-/// Requests that are timed at least, however long they take.
+/// Minimum number of requests that are timed, however long they take.
 const REQUESTS_MIN: usize = 5;
 
 /// A connection to the API of a server.
@@ -37,7 +37,7 @@ impl Client {
         self.answer()
     }
 
-    /// Posts a query that has to be answered.
+    /// Posts a query that has to succeed.
     pub(super) fn ask(&mut self, path: &str, query: &Value) -> Value {
         let (status, body) = self.post(path, &query.to_string());
         let text = String::from_utf8_lossy(&body);
@@ -90,14 +90,14 @@ impl Client {
     }
 }
 
-/// How often a request is timed: at most this often, and no longer than this time.
+/// Limits on the repetition of a request: the number of times and the total time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeat {
     pub(super) count: usize,
     pub(super) limit: Duration,
 }
 
-/// What the requests took, in milliseconds.
+/// Durations of the requests, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     pub(super) requests: usize,
@@ -105,7 +105,8 @@ pub(super) struct Times {
     pub(super) p99: f64,
 }
 
-/// Times a query on one connection, after half as many requests to warm up: Java compiles what runs often.
+/// Times a query on one connection, after half as many requests to warm up: Java compiles code that runs
+/// often.
 pub(super) fn time(address: SocketAddr, path: &str, query: &Value, repeat: Repeat) -> Times {
     let mut client = Client::connect(address);
     let body = query.to_string();

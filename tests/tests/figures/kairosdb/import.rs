@@ -19,12 +19,13 @@ const KEYSPACE: &str = "import";
 const METRICS: usize = 10;
 /// Approximate number of points in a request.
 const BATCH: usize = 2000;
-/// The import must be at least this many times as fast as the export.
+/// The import must be faster than the export by at least this factor.
 const RATIO: f64 = 3.0;
-/// Least number of points that an import of lines must store in a second.
+/// Minimum number of points that an import of lines must store per second.
 const RATE: f64 = 1e6;
 
-/// How long a command took, and the processor time of it and of Cassandra meanwhile, in seconds.
+/// The duration of a command, and the processor time that the command and Cassandra used meanwhile, in
+/// seconds.
 #[derive(Debug, Clone, Copy)]
 struct Took {
     seconds: f64,
@@ -109,7 +110,7 @@ fn metric(number: usize) -> String {
     format!("import.m{}", number % METRICS)
 }
 
-/// Imports a source. Returns the time that it took, and the report of the command.
+/// Imports a source. Returns its duration, and the report of the command.
 fn import(node: &Cluster, setup: &Setup, from: &[&str]) -> (Took, Value) {
     let mut output = String::new();
     let arguments = [&["import-kairosdb", "--json"], from].concat();
@@ -117,7 +118,7 @@ fn import(node: &Cluster, setup: &Setup, from: &[&str]) -> (Took, Value) {
     (took, json_of(&output))
 }
 
-/// Checks that everything was imported, by a daemon that answers as KairosDB does.
+/// Checks that everything was imported: a daemon must answer queries as KairosDB does.
 fn check(real: &KairosDb, setup: &Setup, report: &Value, (series, points): (usize, usize), from: i64) {
     let total = (series * points) as u64;
     // KairosDB has written some metrics of its own.

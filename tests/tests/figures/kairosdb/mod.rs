@@ -1,10 +1,11 @@
-//! Figures of Plumbago and of a real KairosDB 1.3.0, from one run on one machine: the daemon on the embedded store,
-//! KairosDB on a node of Cassandra. Both get the same points, and their answers are compared before they are timed.
+//! Figures of Plumbago and of a real KairosDB 1.3.0, measured in one run on one machine: the daemon on the
+//! embedded store, KairosDB on a node of Cassandra. Both get the same points, and their answers are compared
+//! before they are timed.
 //!
-//! Sizes, each with `PLUMBAGO_FIGURES_` before it: `KAIROSDB_SERIES` (1000) and `KAIROSDB_POINTS` of each (500) for the
-//! writes; `KAIROSDB_REQUESTS` (200) timed requests of a query; `KAIROSDB_CITIES` (30,000), and `KAIROSDB_CITIES_OURS` (as
-//! many) where the daemon shall have more of them; `KAIROSDB_IMPORT_SERIES` (2000) and `KAIROSDB_IMPORT_POINTS` of each
-//! (1000); `KAIROSDB_BYTES_SERIES` (20) of three weeks each.
+//! Sizes, each with `PLUMBAGO_FIGURES_` before it: `KAIROSDB_SERIES` (1000) and `KAIROSDB_POINTS` of each
+//! (500) for the writes; `KAIROSDB_REQUESTS` (200) timed requests of a query; `KAIROSDB_CITIES` (30,000), and
+//! `KAIROSDB_CITIES_OURS` (as many) if the daemon shall have more of them; `KAIROSDB_IMPORT_SERIES` (2000)
+//! and `KAIROSDB_IMPORT_POINTS` of each (1000); `KAIROSDB_BYTES_SERIES` (20) of three weeks each.
 
 mod bytes;
 mod cities;
@@ -55,7 +56,7 @@ fn node() -> Option<Cluster> {
     server::cluster_for_test(1, &options)
 }
 
-/// A KairosDB on a keyspace of the node, which it makes.
+/// A KairosDB on a new keyspace of the node.
 fn kairosdb_on(node: &Cluster, keyspace: &str) -> Option<KairosDb> {
     let server = node.nodes()[0].socket();
     let backend = Backend::Cassandra { server, keyspace, row_time_unit: "MILLISECONDS" };
@@ -81,7 +82,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// The beginning of KairosDB's last storage row that has ended.
+/// The start of the latest storage period of KairosDB that has ended.
 fn whole_period() -> i64 {
     (now() / PERIOD - 1) * PERIOD
 }
@@ -110,7 +111,7 @@ fn object<V: Display>(metric: &str, tags: &str, points: impl Iterator<Item = (i6
 /// Waits until processes use less than a tenth of a core each, for three seconds.
 fn wait_idle(processes: &[u32]) {
     const QUIET: Duration = Duration::from_secs(3);
-    /// Guard against a server that never becomes idle.
+    /// Timeout for a server that never becomes idle.
     const LONGEST: Duration = Duration::from_secs(3600);
     let begun = Instant::now();
     let used = || processes.iter().map(|process| cpu_of(*process)).sum::<f64>();
@@ -127,7 +128,7 @@ fn wait_idle(processes: &[u32]) {
 /// Points by time in milliseconds.
 type Points = Vec<(i64, f64)>;
 
-/// The results of an answer: for each, its tags with their values, and its points.
+/// The results of an answer: the tags with their values, and the points of each.
 fn results(answer: &Value) -> Vec<(String, Points)> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let tags = |result: &Value| {
@@ -149,8 +150,8 @@ fn results(answer: &Value) -> Vec<(String, Points)> {
     all
 }
 
-/// Asks both servers, checks that the answers have equal values, and returns the results. Results without points are
-/// left out, because an index may list series whose points are gone.
+/// Queries both servers, checks that the answers have equal values, and returns the results. Results without
+/// points are left out, because an index may list series whose points are gone.
 fn same_results(real: SocketAddr, ours: SocketAddr, path: &str, query: &Value) -> Vec<(String, Points)> {
     let of = |address| {
         let mut all = results(&Client::connect(address).ask(path, query));
@@ -173,7 +174,7 @@ fn same_results(real: SocketAddr, ours: SocketAddr, path: &str, query: &Value) -
 /// From and until, in seconds since the epoch.
 type Span = (i64, i64);
 
-/// Points of a metric that a server has in these times, and their sum.
+/// The number of points of a metric that a server has in a time range, and the sum of their values.
 fn count_and_sum(address: SocketAddr, metric: &str, (from, until): Span) -> (u64, f64) {
     let sum = json!({"name": "sum", "sampling": {"value": 10, "unit": "years"}});
     let query = json!({"start_absolute": from * 1000, "end_absolute": until * 1000 - 1,

@@ -14,7 +14,7 @@ use super::{setup_of, wait_idle};
 const SERIES: usize = 100;
 const POINTS: i64 = 600;
 const METRIC: &str = "load";
-/// Our queries must be at least this many times as fast as KairosDB's.
+/// Our queries must be faster than KairosDB's by at least this factor.
 const RATIO: f64 = 20.0;
 
 /// A query: its description, the number of its results, and the target in milliseconds.

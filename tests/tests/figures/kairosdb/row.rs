@@ -1,8 +1,8 @@
-//! Figures of both servers.
+//! Prints the figures of both servers.
 
 use crate::figures::table;
 
-/// A figure of both.
+/// A figure of both servers.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) figure: &'a str,
@@ -11,7 +11,7 @@ pub(super) struct Row<'a> {
     pub(super) kairosdb: String,
     /// KairosDB's value divided by ours.
     pub(super) ratio: Option<f64>,
-    /// Empty for a figure without a target.
+    /// Whether the target was met; `None` for a figure without a target.
     pub(super) met: Option<bool>,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn heading(what: &str) {
 }
 
 impl<'a> Row<'a> {
-    /// A row of two numbers of one unit, of which the smaller is the better.
+    /// A row of two numbers of one unit, where less is better.
     pub(super) fn of(figure: &'a str, target: &'a str, unit: &str, ours: f64, kairosdb: f64) -> Self {
         let with_unit = |value: f64| format!("{} {unit}", shown(value)).trim_end().to_owned();
         let ratio = (ours > 0.0).then_some(kairosdb / ours);

@@ -12,9 +12,9 @@ use super::super::{amount, cpu_of};
 use super::row::{Row, heading};
 use super::{MINUTES, json_of, kairosdb_on, node, now, process_of, same_points, setup_of};
 
-/// Points of a request.
+/// Number of points in a request.
 const BATCH: &str = "2000";
-/// KairosDB must need at least this many times our processor time.
+/// KairosDB must use at least this many times the daemon's processor time.
 const RATIO: f64 = 20.0;
 
 /// A protocol of `plumbago bench load`, and the target in seconds per million points.
@@ -26,7 +26,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// All points, the one that creates each series included.
+    /// Number of all points, including the one that creates each series.
     fn total(&self) -> usize {
         self.series * (self.points + 1)
     }
@@ -94,7 +94,7 @@ fn load(setup: &Setup, protocol: &str, (to, process): (SocketAddr, u32), sizes: 
     used.unwrap_or_else(|| panic!("no processor time: {report}"))
 }
 
-/// The series of each protocol have metrics of their own.
+/// The prefix of the metrics of a protocol, so that each protocol has separate series.
 fn prefix(protocol: &str) -> String {
     format!("by_{protocol}.")
 }

@@ -1,5 +1,5 @@
-//! Aggregation rules compared with a real carbon-aggregator: the same points must give the same values. Also measures
-//! what they cost.
+//! Aggregation rules compared with a real carbon-aggregator: the same points must give the same values. Also
+//! measures the processor time that they need.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -22,11 +22,11 @@ use crate::senders::{SECONDS, connect, now};
 const RULES: usize = 50;
 /// Counts all points.
 const TOTAL: &str = "all.total";
-/// The points span this many seconds, which is less than the intervals that are kept.
+/// The points span this many seconds, which is less than the time for which intervals are kept.
 const SECONDS_OF_POINTS: i64 = 100;
 
-/// Rules of all methods, each of which takes every point: half of them make a metric of each data centre, half of each
-/// host.
+/// Rules of all methods, each of which takes every point: half of them compute a metric for each data centre,
+/// half for each host.
 fn rules() -> String {
     let mut text = format!("{TOTAL} (10) = count <dc>.*.*.value\n");
     for n in 1..RULES {
@@ -40,7 +40,7 @@ fn rules() -> String {
     text
 }
 
-/// Points of a thousand names, out of order within the time.
+/// Points of a thousand names, out of order within the time range.
 fn points(count: usize, times: Range<i64>) -> Vec<Point> {
     let mut random = StdRng::seed_from_u64(14);
     let point = |n: usize| {

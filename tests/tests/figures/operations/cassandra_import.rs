@@ -1,4 +1,4 @@
-//! The import of whisper files into Cassandra, beside a bare client that writes the same rows.
+//! The import of whisper files into Cassandra, compared with a bare client that writes the same rows.
 
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,12 +15,13 @@ const KEYSPACE: &str = "whisper_rows";
 const SCHEMAS: &str = "[all]\npattern = .*\nretentions = 1m:1d,1h:30d\n";
 /// The step and the number of slots of each archive.
 const ARCHIVES: [(i64, i64); 2] = [(60, 1440), (3600, 720)];
-/// Files with different points. The others are copies of these.
+/// Number of files with different points. All other files are copies of these.
 const KINDS: usize = 10;
-/// Rows that the bare client writes in a request, as in the other figures.
+/// Number of rows that the bare client writes in a request, as in the other figures.
 const REQUEST: u32 = 60;
 const ROUNDS: usize = 3;
-/// Slots at each end that are not compared: the oldest may expire between two reads, and the newest windows are open.
+/// Number of slots at each end that are not compared: the oldest may expire between two reads, and the newest
+/// windows are open.
 const AT_THE_ENDS: usize = 3;
 
 fn now() -> i64 {
@@ -88,7 +89,7 @@ fn whisper_rows_beside_a_bare_loop() {
         ratios.push(rows as f64 / ours.seconds / (bare_count as f64 / bares.seconds));
         assert!(rows * 100 >= bare_count * 98, "{rows} of {bare_count} rows: {report}");
     }
-    // Readers see what whisper-fetch shows.
+    // The daemon shows the same as whisper-fetch.
     let at = now();
     let theirs = whisper.fetch(&[root.join("imported/h0/m7.wsp")], at);
     for (step, slots) in &theirs[0] {

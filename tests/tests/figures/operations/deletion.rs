@@ -1,4 +1,4 @@
-//! Reads and ingest beside deletions, on the embedded store.
+//! Measures reads and ingest during deletions, on the embedded store.
 
 use std::fmt::Write as _;
 use std::process::Stdio;
@@ -17,11 +17,11 @@ use crate::senders::now;
 
 const SCHEMAS: &str = "[paced]\npattern = ^paced\\.\nretentions = 1s:1h,1m:1d\n\
      [all]\npattern = .*\nretentions = 1m:2d,1h:30d\n";
-/// Minutes of points of each metric that is deleted.
+/// Number of points of each metric that is deleted, one per minute.
 const MINUTES: i64 = 30;
-/// Metrics that are not deleted. In the second test each loses a range of time.
+/// Number of metrics that are not deleted. In the second test each loses the points of a time range.
 const KEPT: usize = 100;
-/// Minutes of points of the metrics that are not deleted.
+/// Number of points of each metric that is not deleted, one per minute.
 const DAY: i64 = 1440;
 /// Number of measurements. Their median is the result.
 const RENDERS: usize = 51;
@@ -29,7 +29,7 @@ const RENDERS: usize = 51;
 const PARTS: [(&str, usize); 3] =
     [("pool.d0.*", 10), ("pool.{d1,d2,d3,d4}.*", 50), ("pool.{d5,d6,d7,d8}.*", 90)];
 
-/// A number that names metric and minute.
+/// A value that is different for each metric and minute.
 fn value(metric: usize, minute: i64) -> i64 {
     (metric as i64 * 31 + minute) % 1000
 }
@@ -55,7 +55,7 @@ fn fill(daemon: &Daemon, names: &[String], minutes: i64, end: i64) {
     daemon.flush();
 }
 
-/// The path of a query for a day up to `end`. Its answer is not cached.
+/// The path of a query, without the cache, for a day up to `end`.
 fn query(target: &str, end: i64) -> String {
     let (from, until) = ((end - DAY * 60 - 60).to_string(), end.to_string());
     let time = [("from", from.as_str()), ("until", until.as_str()), ("now", until.as_str())];
@@ -63,7 +63,7 @@ fn query(target: &str, end: i64) -> String {
     http::url("/render", &[&query[..], &time[..]].concat())
 }
 
-/// The answer to a query, and the median of the seconds that it takes.
+/// The answer to a query, and the median of its durations in seconds.
 fn render(daemon: &Daemon, path: &str) -> (String, f64) {
     let answer = daemon.get(path);
     assert!(answer.status == 200 && !answer.body.is_empty(), "{path}: {answer:?}");
@@ -71,13 +71,13 @@ fn render(daemon: &Daemon, path: &str) -> (String, f64) {
     (answer.body, median((0..RENDERS).map(once).collect()))
 }
 
-/// Known slots of an answer.
+/// Number of known slots in an answer.
 fn known(answer: &str) -> usize {
     let series = plumbago_tests::answer::raw(answer).unwrap();
     series.iter().map(|series| series.known().len()).sum()
 }
 
-/// What happened between two moments.
+/// Measurements between two times.
 struct Window {
     cpu: f64,
     seconds: f64,
@@ -196,7 +196,7 @@ fn deletions_beside_reads_and_ingest() {
     daemon.stop_well();
 }
 
-/// Reads the same metrics after 10, 50 and 90 % of their time was deleted.
+/// Reads the same metrics after 10, 50 and 90 % of their points were deleted.
 #[test]
 #[ignore = "a figure"]
 fn ranges_deleted_beside_reads() {

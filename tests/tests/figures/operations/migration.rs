@@ -28,7 +28,7 @@ use crate::relay::Carbon;
 use crate::senders::{SECONDS, connect, now};
 use crate::whisper_import::{import, rendered};
 
-/// What [`SECONDS`] keeps: the step and the number of slots of each stage.
+/// The stages of [`SECONDS`]: the step in seconds and the number of slots.
 const STAGES: [(i64, i64); 2] = [(1, 3600), (10, 8640)];
 const AGGREGATION: &str = "[all]\npattern = .*\nxFilesFactor = 0\naggregationMethod = sum\n";
 /// Seconds of points that carbon has before the load begins.
@@ -53,7 +53,7 @@ fn a_second(names: &[String], time: i64) -> String {
 }
 
 struct State {
-    /// Where the points go. While this is `None` they wait, as in a sender with a queue.
+    /// The destination of the points. While it is `None`, points are delayed, as in a sender with a queue.
     to: Option<TcpStream>,
     /// The first second that was not sent yet.
     next: i64,
@@ -91,7 +91,7 @@ impl Load {
         Self { state, thread }
     }
 
-    /// Sends to another destination from now on. Returns the first second that goes there.
+    /// Sends to another destination from now on. Returns the first second whose points are sent there.
     fn switch(&self, to: Option<TcpStream>) -> i64 {
         let mut state = self.state.lock().unwrap();
         state.to = to;
@@ -102,7 +102,7 @@ impl Load {
         self.state.lock().unwrap().next
     }
 
-    /// Waits until this many more seconds were sent.
+    /// Waits until the points of this many further seconds were sent.
     fn wait_more(&self, seconds: i64) {
         let until = self.next() + seconds;
         wait_until("the load to go on", || self.next() >= until);
@@ -126,7 +126,8 @@ fn wanted(metric: usize, (first, last): (i64, i64), step: i64) -> BTreeMap<i64, 
     slots
 }
 
-/// The number of slots that were compared, that have too little, and that have too much.
+/// The numbers of compared slots, of slots with missing points, and of slots with points that were counted
+/// twice.
 #[derive(Debug, Default, Clone, Copy)]
 struct Compared {
     slots: usize,
@@ -146,7 +147,7 @@ impl Compared {
         }
     }
 
-    /// Waits until nothing is wrong.
+    /// Waits until the comparison finds no differences.
     fn wait(what: &str, mut compare: impl FnMut() -> Self) -> Self {
         wait_ok(what, || {
             let found = compare();
@@ -163,7 +164,7 @@ impl Compared {
     }
 }
 
-/// What a daemon shows of these seconds in all stages.
+/// Compares the slots of these seconds in all stages of a daemon with the expected ones.
 fn in_daemon(daemon: &Daemon, names: &[String], times: (i64, i64)) -> Compared {
     let mut found = Compared::default();
     for (step, slots) in STAGES {
@@ -177,7 +178,7 @@ fn in_daemon(daemon: &Daemon, names: &[String], times: (i64, i64)) -> Compared {
     found
 }
 
-/// What carbon's files have of these seconds.
+/// Compares the slots of these seconds in carbon's files with the expected ones.
 fn in_files(whisper: &mut WhisperFiles, root: &Path, names: &[String], times: (i64, i64)) -> Compared {
     let paths: Vec<PathBuf> = names.iter().map(|name| root.join(name.replace('.', "/") + ".wsp")).collect();
     let mut found = Compared::default();
@@ -249,7 +250,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
         in_files(&mut whisper, &root, &names, (first, begin - 1))
     });
 
-    // The daemon runs beside it and gets every point from now on.
+    // The daemon runs at the same time and gets every point from now on.
     let line = own_address();
     setup.schemas(SECONDS).aggregation(AGGREGATION).set("ingest.line.listen", &line.to_string());
     let daemon = setup.start_for_commands();

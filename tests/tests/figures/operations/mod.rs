@@ -20,7 +20,7 @@ use plumbago_tests::send::LineSender;
 
 use super::table;
 
-/// Portions that a paced sender sends in a second.
+/// Number of portions that a paced sender sends per second.
 const PORTIONS: u64 = 100;
 
 /// Prints the names of the columns.
@@ -48,10 +48,10 @@ fn median(mut all: Vec<f64>) -> f64 {
     super::median_and_worst(&mut all).0
 }
 
-/// A sender with a constant rate, in a thread of its own.
+/// A sender with a constant rate, in a separate thread.
 struct Paced {
     over: Arc<AtomicBool>,
-    /// When each portion was passed to the kernel.
+    /// The time at which each portion was passed to the kernel.
     times: Arc<Mutex<Vec<Instant>>>,
     thread: JoinHandle<Duration>,
 }
@@ -81,12 +81,12 @@ impl Paced {
         Self { over, times, thread }
     }
 
-    /// Number of portions sent so far. The last one may still be on its way.
+    /// Number of portions sent so far. The last one may not have arrived yet.
     fn portions(&self) -> usize {
         self.times.lock().unwrap().len()
     }
 
-    /// Stops. Returns when each portion was sent, and how late the latest one was.
+    /// Stops the sender. Returns the time at which each portion was sent, and the largest delay.
     fn finish(self) -> (Vec<Instant>, Duration) {
         self.over.store(true, Ordering::SeqCst);
         let behind = self.thread.join().unwrap();

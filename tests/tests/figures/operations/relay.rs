@@ -23,16 +23,16 @@ const EXACT: Duration = Duration::from_millis(2);
 /// How long the sender continues before something is measured, so that the names exist.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// What a destination got. Each point has a number of its own as its value.
+/// The points that a destination has received. The value of each point is a unique number.
 #[derive(Debug, Default)]
 struct Seen {
-    /// A bit for each number.
+    /// A bit for each number: whether it has arrived.
     bits: Vec<u64>,
-    /// How many different numbers arrived.
+    /// Number of different numbers that arrived.
     points: u64,
-    /// How many numbers arrived more than once, counted each time.
+    /// Number of repeated arrivals of numbers that had already arrived.
     again: u64,
-    /// When the first point of each portion arrived for the first time.
+    /// The time at which the first point of each portion arrived for the first time.
     arrivals: Vec<Option<Instant>>,
 }
 
@@ -93,7 +93,8 @@ impl Sink {
         self.running = Some((gone, thread));
     }
 
-    /// Closes the listener and the connection. Data that the kernel has received and nobody has read is lost.
+    /// Closes the listener and the connection. Data that the kernel has received but the destination has not
+    /// read is lost.
     fn leave(&mut self) {
         let Some((gone, thread)) = self.running.take() else { return };
         gone.store(true, Ordering::SeqCst);
@@ -124,7 +125,7 @@ impl Sink {
     }
 }
 
-/// Reads a connection until it ends or the destination leaves.
+/// Reads a connection until it is closed or the destination goes down.
 fn read(mut stream: TcpStream, gone: &AtomicBool, seen: &Mutex<Seen>, portion: u64) {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let (mut buffer, mut kept) = (vec![0; 1 << 18], 0);
@@ -144,7 +145,7 @@ fn read(mut stream: TcpStream, gone: &AtomicBool, seen: &Mutex<Seen>, portion: u
     }
 }
 
-/// Writes the points of a portion: each metric has one a second.
+/// Writes the points of a portion: each metric has one point per second.
 fn write_portion(number: u64, portion: u64, first: i64, out: &mut String) {
     let second = first + (number / PORTIONS).cast_signed();
     for at in number * portion..(number + 1) * portion {
@@ -157,8 +158,9 @@ fn at(delays: &[Duration], share: f64) -> Duration {
     delays[((delays.len() - 1) as f64 * share) as usize]
 }
 
-/// Measures the delay from the sender's write until the destination that stays reads the point, for one point of each
-/// portion. The relay divides points into other portions, but the points themselves are the same at both ends.
+/// Measures the delay from the sender's write until the destination that stays up reads the point, for one
+/// point of each portion. The relay divides points into other portions, but the points themselves are the
+/// same at both ends.
 #[test]
 #[ignore = "a figure"]
 fn one_of_two_destinations_is_away() {

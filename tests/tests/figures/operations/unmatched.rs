@@ -1,4 +1,4 @@
-//! What rules and quotas cost if they match nothing.
+//! Measures the cost of rules and quotas that match nothing.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use super::{at_most, columns, median};
 use crate::aggregation::line;
 use crate::relay::balance;
 
-/// Rules or quotas of a kind.
+/// Number of rules or quotas of a kind.
 const COUNT: usize = 100;
-/// Never gets a point, so nothing has to listen there.
+/// A destination that never gets a point, so nothing has to listen there.
 const NOWHERE: &str = "127.0.0.1:1";
 const METRICS: usize = 20_000;
 

@@ -12,7 +12,7 @@ use super::super::{amount, heading};
 use super::{at_least, columns, figure};
 use crate::whisper_import::{Archives, NOW, RoundTrip, compare_rendered, name_of, round_trip};
 
-/// Number of files whose lines are sent in one write.
+/// Number of files whose points are sent as lines in one write.
 const FILES: usize = 200;
 
 /// storage-schemas.conf with the retention of each kind of file.
@@ -26,8 +26,8 @@ fn schemas(retentions: &[Vec<(i64, i64)>]) -> String {
     text
 }
 
-/// Sends the points of each file's finest archive to a new daemon, and compares what it shows. Returns the number of
-/// points, and the seconds until all were stored.
+/// Sends the points of each file's finest archive to a new daemon, and compares its slots with the files.
+/// Returns the number of points, and the seconds until all were stored.
 fn by_lines(trip: &RoundTrip) -> (usize, f64) {
     let with_points = trip.paths.iter().zip(&trip.theirs).filter_map(|(path, archives)| {
         let finest: Archives = archives[..1].to_vec();

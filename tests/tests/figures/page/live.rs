@@ -1,4 +1,4 @@
-//! Memory of live panels that get new points all the time.
+//! Measures the memory of live panels that get new points continuously.
 
 use plumbago_tests::browser::Browser;
 use plumbago_tests::daemon::Setup;
@@ -8,14 +8,14 @@ use super::super::{amount, median_and_worst};
 use super::{NOW, feed, figure, in_page, open, print_table};
 
 const PANELS: usize = 8;
-/// Series of a panel.
+/// Number of series in a panel.
 const SERIES: usize = 10;
-/// Seconds that a panel shows.
+/// Time range of a panel, in seconds.
 const RANGE: i64 = 300;
 /// Number of readings of the memory, one per refresh, because an answer may arrive during one of them.
 const READINGS: usize = 3;
 
-/// Counts the answers of `/render`.
+/// A script that counts the answers of `/render`.
 const COUNT: &str = "
   window.rendered = 0;
   const ask = window.fetch.bind(window);

@@ -1,4 +1,4 @@
-//! What the page loads, and when its tree is visible.
+//! Measures what the page loads, and when its tree is visible.
 
 use plumbago_tests::browser::Browser;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -13,7 +13,8 @@ const TRIES: usize = 9;
 /// The page's files in the repository.
 const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../page/dist");
 
-/// Notes when the first name of the tree was painted, in milliseconds since the page was requested.
+/// A script that records when the first name of the tree was painted, in milliseconds since the page was
+/// requested.
 const SEEN: &str = "(() => {
   const look = () => {
     if (!document.querySelector('.tree .row .name')) requestAnimationFrame(look);
@@ -45,7 +46,8 @@ fn the_first_load() {
     print_table();
 }
 
-/// Bytes that the browser gets before it asks for the editor: the page's files, and the first names.
+/// Number of bytes that the browser gets before it requests the editor: the page's files, and the first
+/// names.
 fn first_load(browser: &Browser, daemon: &Daemon) -> f64 {
     browser.forget_files();
     open(browser, daemon, "");
@@ -74,7 +76,7 @@ fn all_files(daemon: &Daemon) -> usize {
         .sum()
 }
 
-/// Median and maximum in milliseconds, with an empty browser cache.
+/// Median and maximum of the time until the tree is visible, in milliseconds, with an empty browser cache.
 fn tree_visible(browser: &Browser, daemon: &Daemon) -> (f64, f64) {
     let once = |_| {
         browser.forget_files();

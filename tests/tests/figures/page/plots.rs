@@ -1,4 +1,5 @@
-//! A plot of many series: from Ctrl+Enter to the screen, and under a moving mouse.
+//! Measures a plot of many series: the time from Ctrl+Enter to the screen, and the frames while the mouse
+//! moves.
 
 use plumbago_tests::browser::{Browser, Key};
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -8,13 +9,14 @@ use super::super::median_and_worst;
 use super::{FRAME_MAX, NOW, feed, figure, in_page, open, percentile, print_table, sorted};
 
 const SERIES: usize = 100;
-/// Minutes in a day.
+/// Number of minutes in a day.
 const SLOTS: usize = 1440;
 const TRIES: usize = 9;
 
 const EDITOR: &str = "document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-content')";
 
-/// Notes the milliseconds from Ctrl+Enter to the frame after the one that paints the plot and its legend.
+/// A script that records the milliseconds from Ctrl+Enter to the frame after the one that paints the plot and
+/// its legend.
 const PAINTED: &str = "
   window.painted = null;
   addEventListener('keydown', (event) => {
@@ -28,8 +30,8 @@ const PAINTED: &str = "
   }, true);
 ";
 
-/// Moves the mouse through the plot for three seconds, once a frame, as browsers report it. Returns the milliseconds
-/// between frames, and the number of different times that the crosshair showed.
+/// A script that moves the mouse through the plot for three seconds, once a frame, as browsers report it.
+/// Returns the milliseconds between frames, and the number of different times that the crosshair showed.
 const MOVE: &str = "
   const over = document.querySelector('.u-over');
   const {left, top, width, height} = over.getBoundingClientRect();

@@ -1,4 +1,4 @@
-//! The search among a million names or more: in the daemon, and until its result is on the screen.
+//! Measures the search in a million names or more: in the daemon, and until its result is on the screen.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,19 +14,20 @@ use serde_json::Value;
 use super::super::amount;
 use super::{NOW, feed, figure, in_page, open, percentile, print_table, remark, sorted};
 
-/// Metrics of a host. One in ten of them is a tagged series.
+/// Number of metrics of a host. One in ten of them is a tagged series.
 const PER_HOST: usize = 100;
 const KINDS: [&str; 5] = ["cpu", "disk", "net", "mem", "load"];
-/// Queries, and how often each is asked.
+/// Number of queries, and how often each is sent.
 const QUERIES: usize = 480;
 const ROUNDS: usize = 5;
-/// Results that the page asks for.
+/// Number of results that the page requests.
 const RESULTS: usize = 60;
 
 /// The texts that are typed, key by key.
 const TYPED: [&str; 6] = ["host00", "code=404", "cpu", "disk", "rack1", "load"];
 
-/// Notes the milliseconds from each key to the frame after the one that paints the names for the typed text.
+/// A script that records the milliseconds from each key to the frame after the one that paints the names for
+/// the typed text.
 const SHOWN: &str = "
   window.shown = [];
   addEventListener('keydown', (event) => {
@@ -95,18 +96,18 @@ fn the_search() {
     print_table();
 }
 
-/// Asks over one connection, as a browser does, and measures the daemon's memory meanwhile.
+/// Sends the queries over one connection, as a browser does, and measures the daemon's memory meanwhile.
 fn by_http(daemon: &Daemon, names: usize) {
     let hosts = names / PER_HOST;
     let mut connection = TcpStream::connect(daemon.api()).unwrap();
     connection.set_nodelay(true).unwrap();
-    // Resets the peak that the kernel has recorded so far.
+    // Resets the memory peak that the kernel has recorded so far.
     std::fs::write(format!("/proc/{}/clear_refs", daemon.id()), "5").unwrap();
     let before = daemon.memory("VmRSS");
     let (mut times, mut cut) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         for n in 0..QUERIES {
-            // Each round has another order.
+            // The order is different in each round.
             let text = query((n * 7 + round) % QUERIES, hosts);
             let (time, is_complete) = ask(&mut connection, &text);
             cut += usize::from(!is_complete);
@@ -132,7 +133,8 @@ fn by_http(daemon: &Daemon, names: usize) {
     remark("the index itself, which the search adds nothing to", &format!("{index:.1} bytes a name"));
 }
 
-/// Milliseconds until the last byte of an answer, and whether the search ended without reaching a limit.
+/// Sends a query. Returns the milliseconds until the last byte of the answer, and whether the search ended
+/// without reaching a limit.
 fn ask(connection: &mut TcpStream, text: &str) -> (f64, bool) {
     let path = http::url("/plumbago/search", &[("query", text), ("limit", &RESULTS.to_string())]);
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -15,8 +15,8 @@ use super::{FRAME_MAX, NOW, feed, figure, in_page, open, percentile, print_table
 const TRIES: usize = 9;
 const COMPOSER_TRIES: usize = 3;
 
-/// Opens the directory, scrolls to its last name, and closes it, several times. Returns the milliseconds from the click until the
-/// first names were painted, and until the last one was.
+/// A script that opens the directory, scrolls to its last name, and closes it, several times. Returns the
+/// milliseconds from the click until the first names were painted, and until the last one was.
 const OPEN: &str = "
   const box = document.querySelector('.tree');
   const names = () => [...document.querySelectorAll('.tree .row .name')];
@@ -42,7 +42,8 @@ const OPEN: &str = "
   return {first, last};
 ";
 
-/// Scrolls for three seconds, thirty rows a frame. Returns the milliseconds between frames and the largest number of elements.
+/// A script that scrolls for three seconds, thirty rows per frame. Returns the milliseconds between frames
+/// and the largest number of elements.
 const SCROLL: &str = "
   const box = document.querySelector('.tree');
   const names = () => [...document.querySelectorAll('.tree .row .name')].map((one) => one.textContent);
@@ -63,8 +64,8 @@ const SCROLL: &str = "
   return {frames, most, way: box.scrollTop};
 ";
 
-/// Opens the directory in graphite-web's composer. Returns the milliseconds until all its nodes exist and are
-/// painted.
+/// A script that opens the directory in graphite-web's composer. Returns the milliseconds until all its nodes
+/// exist and are painted.
 const COMPOSER: &str = "
   while (typeof Browser !== 'object' || !Browser.trees?.graphite?.rendered) await frame();
   const metrics = Browser.trees.graphite;
@@ -101,7 +102,7 @@ fn large_directories() {
     print_table();
 }
 
-/// Medians until the first names of a directory are on the screen, and until the last one is.
+/// Medians of the time until the first names of a directory are on the screen, and until the last one is.
 fn opened(browser: &Browser, daemon: &Daemon, name: &str, count: usize) -> (f64, f64) {
     open(browser, daemon, "");
     browser.wait_text(".tree .row", name);

@@ -1,4 +1,4 @@
-//! Decodes the messages of the handwritten encoder with `prost`.
+//! Checks the handwritten encoder by decoding its messages with `prost`.
 
 use std::sync::Arc;
 
@@ -149,12 +149,4 @@ fn globs_are_read_back() {
     assert_eq!(many[0], one);
     assert_eq!((&*many[1].name, many[1].matches.len()), ("none", 0));
     assert!(one.matches[0].is_leaf && !one.matches[1].is_leaf && one.matches[1].path == "a.c");
-}
-
-#[test]
-fn names_of_formats() {
-    assert_eq!(Version::named("protobuf"), Some(Version::V2));
-    assert_eq!(Version::named("carbonapi_v2_pb"), Some(Version::V2));
-    assert_eq!(Version::named("carbonapi_v3_pb"), Some(Version::V3));
-    assert_eq!(Version::named("json"), None);
 }

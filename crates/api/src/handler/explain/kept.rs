@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::reading::FetchNote;
 use crate::cache::FetchPoints;
 
-/// The number of points that a kept response has of each fetch: 0 if there are none, null if the number is not known.
+/// How many points of each fetch a kept response contains: 0 if none, null if the number is not known.
 ///
-/// A kept response is some seconds old. A range that ends now has moved since, so it does not identify a fetch.
-/// Fetches of the same names are therefore matched in the order of their ranges.
+/// A kept response is some seconds old. A range that ends now has moved since then, so the range cannot
+/// identify a fetch. Fetches of the same names are therefore matched in the order of their ranges.
 pub(super) fn from_cache(kept: Option<&[FetchPoints]>, notes: &[FetchNote]) -> Vec<Value> {
     let Some(kept) = kept else { return vec![json!(0); notes.len()] };
     let ours = by_names(notes, |note| &note.fetch);
@@ -26,7 +26,7 @@ pub(super) fn from_cache(kept: Option<&[FetchPoints]>, notes: &[FetchNote]) -> V
     found
 }
 
-/// The indices of the fetches by what they select, ordered by their ranges.
+/// The indices of the fetches, grouped by what they select and ordered by their ranges.
 fn by_names<T>(all: &[T], fetch: impl Fn(&T) -> &Fetch) -> HashMap<(&str, Source), Vec<usize>> {
     let mut found: HashMap<_, Vec<usize>> = HashMap::new();
     for (place, one) in all.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! `/plumbago/explain`: why the answer of `/render` to the same parameters looks as it does.
 //!
-//! The targets are evaluated as for `/render`. The answer shows each call with its result, each fetch with the names
-//! that were found, the stage that answers and where its points are, and how much of each limit was used.
+//! The targets are evaluated as for `/render`. The answer shows each call with its result, each fetch with
+//! the names that were found, the stage that answers, where its points are, and how much of each limit was
+//! used.
 
 mod kept;
 mod trace;
@@ -91,7 +92,7 @@ struct Evaluated {
     find: Duration,
     fetch: Duration,
     evaluate: Duration,
-    /// Slots of the longest series that was read.
+    /// Number of slots of the longest series that was read.
     largest: usize,
 }
 
@@ -142,7 +143,7 @@ fn trees(evaluation: &Evaluation, trace: &Trace, notes: &[FetchNote]) -> Vec<Val
     evaluation.targets.iter().enumerate().map(tree).collect()
 }
 
-/// How much of each of `api.limits` the request used.
+/// How much of each limit in `api.limits` the request used.
 fn in_use(
     api: &Api,
     asked: &RenderParams,
@@ -175,7 +176,7 @@ async fn provenances(
     evaluated: &Evaluated,
 ) -> Result<Vec<Vec<Provenance>>, ApiError> {
     let at_once = (SLOTS_AT_ONCE / evaluated.largest.max(1)).clamp(1, METRICS_PER_FETCH);
-    // A read for an explanation holds three columns of each metric.
+    // A read for an explanation keeps three columns of values per metric in memory.
     account.add_read(at_once, evaluated.largest.saturating_mul(3 * at_once))?;
     let mut left = METRICS_MAX;
     let mut all = Vec::with_capacity(evaluated.notes.len());
@@ -248,7 +249,7 @@ fn metric(of: &Provenance, age: i64) -> Value {
     })
 }
 
-/// Why this stage answers a request whose range begins `age` seconds before now.
+/// Why this stage answers a request for a range that begins `age` seconds before now.
 fn why(config: &MetricConfig, stage: usize, age: i64) -> String {
     let stages = config.retention.stages();
     let back = Period::seconds(u64::try_from(age).unwrap_or(0));
@@ -270,7 +271,7 @@ fn why(config: &MetricConfig, stage: usize, age: i64) -> String {
     }
 }
 
-/// How the values of the first series of the answer are fitted to the width.
+/// How the values of the first series of the answer were consolidated to fit the width.
 fn shown(series: &[TimeSeries], width: Option<usize>) -> Value {
     let span = time_span(series);
     let one = |one: &TimeSeries| {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::made::MadeTargets;
 
-/// The parts of one round of an evaluation.
+/// The parts of the targets in one round of an evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     /// The parts that are being evaluated, the innermost last.
@@ -25,21 +25,21 @@ pub(super) struct Trace {
 /// A part that is being evaluated.
 #[derive(Debug)]
 struct Open {
-    /// `None` for a target that a function made.
+    /// The place of the part in its target; `None` for a target that a function made.
     place: Option<Place>,
     began: Instant,
-    /// The time of its inner parts so far.
+    /// The total time of its inner parts so far.
     of_parts: Duration,
 }
 
 /// The result of a part.
 #[derive(Debug, Default, Clone)]
 struct Seen {
-    /// How often it was evaluated: once for each range over which it is needed.
+    /// How often the part was evaluated: once for each range over which it is needed.
     evaluations: usize,
     total: Duration,
     own: Duration,
-    /// The result of the last evaluation; `None` if that gave no series.
+    /// The result of the last evaluation; `None` if that evaluation returned no series.
     result: Option<Amount>,
 }
 
@@ -171,7 +171,7 @@ impl Trace {
     }
 }
 
-/// A time in milliseconds, rounded to the microsecond.
+/// Converts a time to milliseconds, rounded to the microsecond.
 pub(super) fn millis(time: Duration) -> Value {
     json!(time.as_micros() as f64 / 1000.0)
 }

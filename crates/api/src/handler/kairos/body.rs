@@ -14,20 +14,20 @@ use plumbago_kairosdb::point::Points;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::shape::Failure;
 use crate::blocking::on_thread;
 use crate::error::{ApiError, beyond};
 use crate::params;
 use crate::points::BodyFault;
+use crate::protocol::Failure;
 use crate::state::Api;
 
-/// A body up to this size needs no share of the memory, and is parsed where it was read.
+/// A body up to this size needs no share of the memory, and is parsed on the thread that read it.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// How long a request waits for memory.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// The points of a request, with the memory that is reserved for them.
+/// The points of a request, and the memory that is reserved for them.
 pub(super) struct Taken {
     pub(super) points: Points,
     /// Size of the body as received.
@@ -131,7 +131,8 @@ async fn lease(api: &Arc<Api>, bytes: usize) -> Result<Option<OwnedSemaphorePerm
     }
 }
 
-/// KairosDB accepts the header `Content-Encoding`, and an older form in the content type.
+/// Whether the body is compressed with gzip. KairosDB accepts the header `Content-Encoding`, and an older
+/// form in the content type.
 fn is_gzip(headers: &HeaderMap) -> bool {
     is_encoded(headers) || has(headers, CONTENT_TYPE, "application/gzip")
 }
@@ -161,10 +162,11 @@ fn gunzip(body: &[u8], limit: usize) -> Result<Vec<u8>, (BodyFault, String)> {
     }
 }
 
-/// Reads a part of a refused body. Otherwise a client that is still sending could not read the answer.
+/// Reads and drops a part of a refused body. Otherwise a client that is still sending could not read the
+/// answer.
 async fn discard(body: Body) {
     let all = axum::body::to_bytes(body, DISCARD_BYTES);
-    // The answer is sent in any case.
+    // The answer is sent in any case, whether this succeeds or not.
     let _ = timeout(Duration::from_secs(5), all).await;
 }
 

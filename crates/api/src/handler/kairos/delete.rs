@@ -10,11 +10,11 @@ use percent_encoding::percent_decode_str;
 use plumbago_kairosdb::kairos::{Metric, Query};
 
 use super::read::{names_of, parse};
-use super::shape::{Failure, Protocol};
 use crate::params;
+use crate::protocol::{Failure, Protocol};
 use crate::state::Api;
 
-/// A query that starts at this time or before it means all time: clients send 0 or 1.
+/// A query that starts at this time or earlier means all time, because clients send 0 or 1.
 const BEGINNING_MS: i64 = 1;
 
 /// Answers `/api/v1/datapoints/delete`: the points that a query selects, or whole series if it is for all time.
@@ -25,7 +25,7 @@ pub(crate) async fn delete(api: Arc<Api>, request: Request) -> Response {
     shaped(selected(&api, request).await)
 }
 
-/// Answers `DELETE /api/v1/metric/{name}`. An unknown metric is deleted already.
+/// Answers `DELETE /api/v1/metric/{name}`. An unknown metric counts as deleted.
 pub(crate) async fn delete_metric(api: Arc<Api>, request: Request) -> Response {
     let path = request.uri().path().trim_end_matches('/');
     let name = path.rsplit_once('/').map_or("", |(_, name)| name);
@@ -52,7 +52,7 @@ async fn selected(api: &Arc<Api>, request: Request) -> Result<(), Failure> {
     let is_whole = query.start_ms <= BEGINNING_MS && query.end_ms >= now_ms;
     let times = if is_whole { None } else { Some(seconds(&query)) };
     if times.as_ref().is_some_and(Range::is_empty) {
-        // The range lies between two seconds, or before 1970.
+        // The range lies between two whole seconds, or before 1970.
         return Ok(());
     }
     delete_of(api, &query.metrics, times).await

@@ -12,14 +12,14 @@ use plumbago_store::KnownSlots;
 use serde_json::{Value, json};
 
 use super::reading::{self, Reading, add_untagged, expression, find};
-use super::shape::{Failure, Protocol, json_text};
 use crate::blocking::on_thread;
 use crate::error::beyond;
 use crate::handler::tag_search;
 use crate::params::{self, query_value};
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
-/// Maximum number of points that `gaps` may make.
+/// Maximum number of points that the aggregator `gaps` may add.
 const MADE_MAX: usize = 1_000_000;
 
 /// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, with the sum and the
@@ -60,7 +60,8 @@ pub(crate) async fn kairos_health(api: Arc<Api>, request: Request) -> Response {
     json_text(StatusCode::OK, json!(lines).to_string())
 }
 
-/// Answers the paths that list or report something: `metricnames`, `tagnames`, `tagvalues` and `version`.
+/// Answers the paths that list names or report the version: `metricnames`, `tagnames`, `tagvalues` and
+/// `version`.
 pub(crate) async fn listing(api: Arc<Api>, request: Request) -> Response {
     let path = request.uri().path().trim_end_matches('/').to_owned();
     let tail = path.rsplit_once("/api/v1/").map_or("", |(_, tail)| tail).to_owned();
@@ -102,7 +103,7 @@ async fn tag_names(api: &Arc<Api>) -> Result<Value, Failure> {
     Ok(json!({ "results": tags }))
 }
 
-/// The values of all tags together, as KairosDB 1.2 listed them.
+/// The values of all tags in one list, as KairosDB 1.2 returned them.
 async fn tag_values(api: &Arc<Api>) -> Result<Value, Failure> {
     api.check_tags()?;
     let limit = api.limits().find_results;
@@ -123,7 +124,7 @@ async fn tag_values(api: &Arc<Api>) -> Result<Value, Failure> {
     Ok(json!({ "results": values }))
 }
 
-/// Answers a query, from the cache if `cache_time` allows it.
+/// Answers a query, from the cache if its `cache_time` allows that.
 async fn kept_or_read(api: &Arc<Api>, request: Request) -> Result<Response, Failure> {
     let (query, body) = read_query(api, request).await?;
     let now = api.clock.now();
@@ -138,7 +139,7 @@ async fn kept_or_read(api: &Arc<Api>, request: Request) -> Result<Response, Fail
     })
 }
 
-/// Reads a query. Returns its text too.
+/// Reads the query of a request. Returns the query and its text.
 async fn read_query(api: &Arc<Api>, request: Request) -> Result<(Query, Vec<u8>), Failure> {
     let body = if request.method() == Method::POST {
         params::body(request, &api.limits()).await?.to_vec()
@@ -213,7 +214,7 @@ pub(super) async fn names_of(api: &Arc<Api>, metric: &Metric) -> Result<Vec<Stri
                 TagValue::Regex(_) => None,
             })
             .collect();
-        // Regular expressions would see encoded values, so they are applied below.
+        // Regular expressions must be matched against decoded values, so they are applied below.
         texts.push(expression(&tag, exact.as_deref()));
     }
     let mut found = find(api, &texts).await?;

@@ -24,7 +24,7 @@ pub(in crate::handler) struct Reading<'a> {
     account: Account,
     /// The memory that a point takes until the answer is sent, in units of 8 bytes.
     point_cost: usize,
-    /// The request's now, in seconds since the epoch.
+    /// The current time of the request, in seconds since the epoch.
     now: i64,
     series: usize,
     points: usize,
@@ -36,7 +36,7 @@ impl<'a> Reading<'a> {
         Self { api, account: api.account(), point_cost, now, series: 0, points: 0 }
     }
 
-    /// Counts series that were found.
+    /// Counts series that were found, and fails if there are too many.
     pub(in crate::handler) fn count(&mut self, series: usize) -> Result<(), ApiError> {
         self.series += series;
         if self.series > self.api.limits().series {
@@ -90,7 +90,8 @@ pub(in crate::handler) fn amounts(read: &KnownSlots) -> impl Iterator<Item = (i6
     finite.map(|slot| (slot.time * 1000, Amount { value: slot.value, sum: slot.sum, count: slot.count }))
 }
 
-/// The tag expression that matches any of the given values of a tag. All are encoded. `None` stands for any value.
+/// The tag expression that matches any of the given values of a tag. All values are encoded. `None` means any
+/// value.
 pub(in crate::handler) fn expression(tag: &str, values: Option<&[Cow<'_, str>]>) -> String {
     match values {
         Some([value]) => format!("{tag}={value}"),
@@ -108,7 +109,8 @@ pub(in crate::handler) async fn find(api: &Arc<Api>, texts: &[String]) -> Result
     tag_search::series(api, &texts).await
 }
 
-/// Adds the series of a metric that has no tags: it is in the tree only.
+/// Adds the series of a metric that has no tags. Such a series is only in the tree, not among the tagged
+/// series.
 pub(in crate::handler) fn add_untagged(api: &Api, metric: &str, found: &mut Vec<String>) {
     let plain = names::metric(metric);
     if !plain.contains(['*', '?', '[', '{']) && api.index.contains(&plain) {
@@ -117,7 +119,7 @@ pub(in crate::handler) fn add_untagged(api: &Api, metric: &str, found: &mut Vec<
     }
 }
 
-/// A text of which each character means itself in a regular expression.
+/// Escapes a text so that each character stands for itself in a regular expression.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(amounts, [(60_000, first), (180_000, Amount::from(3.0))]);
     }
 
-    /// What the escapes stand for.
+    /// The text that these escapes stand for in a regular expression.
     fn regex_like(escaped: &str) -> String {
         let mut text = String::new();
         let mut characters = escaped.chars();

@@ -10,7 +10,7 @@ use plumbago_kairosdb::{kairos, opentsdb};
 use serde_json::{Value, json};
 
 use super::body;
-use super::shape::{Failure, Protocol, json_text};
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
 /// Answers KairosDB's `/api/v1/datapoints`. 204 means that a kill of the process cannot lose the points.
@@ -55,7 +55,8 @@ async fn write(api: &Arc<Api>, request: Request, parse: fn(&[u8]) -> Points) -> 
     Ok(answer)
 }
 
-/// The failure that lists the refused points of a body. Only the first ones have a text; the others are counted.
+/// The failure that lists the refused points of a body. Only the first ones are described; the others are
+/// counted.
 fn named(points: &Points) -> Failure {
     let mut texts: Vec<String> = points.refused().iter().map(|refused| refused.text.clone()).collect();
     let others = points.refused_len().saturating_sub(texts.len() as u64);

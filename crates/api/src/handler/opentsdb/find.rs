@@ -10,20 +10,20 @@ use plumbago_kairosdb::opentsdb::{Lookup, Sub};
 
 use crate::error::ApiError;
 use crate::handler::kairos::reading::{add_untagged, expression, find};
-use crate::handler::kairos::shape::Failure;
 use crate::handler::tag_search;
+use crate::protocol::Failure;
 use crate::state::Api;
 
 /// The names of the series that a sub-query selects, sorted.
 ///
-/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names. It is enough if a
-/// value occurs under another tag.
+/// Fails as OpenTSDB does if no series has the metric, a tag or a value that the sub-query names. A value
+/// that occurs only under another tag counts as known.
 pub(super) async fn selected(api: &Arc<Api>, sub: &Sub) -> Result<Vec<String>, Failure> {
     let mut texts = vec![format!("name={}", names::metric(&sub.metric))];
     for filter in &sub.filters {
         let tag = names::tag(&filter.tag);
         let values = filter.named().map(|values| values.map(names::value).collect::<Vec<_>>());
-        // Other filters see decoded values, so they are applied below.
+        // Other filters must be matched against decoded values, so they are applied below.
         texts.push(expression(&tag, values.as_deref()));
     }
     let mut found = find(api, &texts).await?;
@@ -77,7 +77,7 @@ fn unknown(status: StatusCode, kind: &str, name: &str) -> Failure {
     Failure::new(status, format!("No such name for '{kind}': '{name}'"))
 }
 
-/// Fails if the reason why nothing was found is an unknown name.
+/// Fails with OpenTSDB's error if nothing was found because a name is unknown.
 async fn explain(api: &Arc<Api>, sub: &Sub) -> Result<(), Failure> {
     let status = StatusCode::BAD_REQUEST;
     if !is_metric(api, &sub.metric).await? {
@@ -91,7 +91,7 @@ async fn explain(api: &Arc<Api>, sub: &Sub) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The values that filters name and that no found series has.
+/// The values that are named in filters but that no found series has.
 fn unseen<'a>(sub: &'a Sub, found: &[String]) -> Vec<&'a str> {
     let mut unseen = Vec::new();
     for filter in &sub.filters {
@@ -138,7 +138,7 @@ async fn is_value(api: &Arc<Api>, value: &str) -> Result<bool, ApiError> {
     .await
 }
 
-/// Whether a series matches a tag expression.
+/// Whether any series matches a tag expression.
 fn has_series(index: &Index, text: &str, limits: &FindLimits) -> Result<bool, TagError> {
     let one = FindLimits { results_max: 1, ..*limits };
     match index.find_series(&[TagExpression::parse(text)?], &one) {

@@ -1,4 +1,4 @@
-//! The lists from which users of OpenTSDB's clients choose: names, tags and values, aggregators and filters.
+//! The lists that users of OpenTSDB's clients choose from: names, tags and values, aggregators and filters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use super::find;
 use crate::error::quoted;
 use crate::handler::kairos::body;
-use crate::handler::kairos::shape::{Failure, Protocol, json_text};
 use crate::handler::tag_search;
 use crate::params::query_value;
+use crate::protocol::{Failure, Protocol, json_text};
 use crate::state::Api;
 
-/// The version that clients get. Grafana chooses features by it.
+/// The version that is reported to clients. Grafana chooses features by it.
 const OPENTSDB_VERSION: &str = "2.4.1";
 
 /// Number of suggestions for a request that does not set a number.
@@ -136,8 +136,8 @@ fn values_of_all(index: &Index, prefix: &str, max: usize) -> Result<BTreeSet<Str
     Ok(all)
 }
 
-/// A filter for values that begin with the plain part of a text. That part ends before the first character that names
-/// may encode. Also returns whether the plain part is the whole text.
+/// A filter for values that begin with the plain part of a text. The plain part ends before the first
+/// character that may be encoded in names. Also returns whether the plain part is the whole text.
 fn beginning(prefix: &str) -> Result<(Option<TagFilter>, bool), TagError> {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let plain = prefix.split(|character| !is_plain(character)).next().unwrap_or_default();

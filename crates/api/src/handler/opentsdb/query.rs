@@ -14,13 +14,13 @@ use crate::blocking::on_thread;
 use crate::error::beyond;
 use crate::handler::kairos::body;
 use crate::handler::kairos::reading::{self, Reading};
-use crate::handler::kairos::shape::{Failure, Protocol};
+use crate::protocol::{Failure, Protocol};
 use crate::state::Api;
 
 /// Maximum number of buckets that fill policies may make in a request.
 const BUCKETS_MAX: usize = 1_000_000;
 
-/// Maximum number of values that are read while series are aggregated. This many take some seconds.
+/// Maximum number of values that are read while series are aggregated. Reading this many takes some seconds.
 const STEPS_MAX: u64 = 1_000_000_000;
 
 /// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its

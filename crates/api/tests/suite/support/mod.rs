@@ -26,19 +26,19 @@ pub(crate) const STEP: u32 = 60;
 /// A source of generated points. It rounds time ranges to whole steps as Graphite does.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// The metrics, each with the function from time to value.
+    /// The metrics, each with a function from time to value.
     pub(crate) values: HashMap<String, fn(i64) -> f64>,
-    /// How long a read takes.
+    /// How long each read takes.
     pub(crate) delay: Duration,
-    /// Number of reads that began.
+    /// The number of reads that have begun.
     pub(crate) started: AtomicUsize,
-    /// Number of reads that ended.
+    /// The number of reads that have ended.
     pub(crate) finished: AtomicUsize,
-    /// Number of metrics in all reads.
+    /// The number of metrics in all reads so far.
     pub(crate) read: AtomicUsize,
     /// Whether every read fails.
     pub(crate) fails: bool,
-    /// Changes of settings, each as `metric key=value`.
+    /// The changes of settings so far, each as `metric key=value`.
     pub(crate) changes: Mutex<Vec<String>>,
 }
 
@@ -129,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-/// The metrics of most tests.
+/// The metrics that most tests use.
 pub(crate) fn metrics() -> Made {
     let ramp = |time: i64| (time - NOW) as f64 / 60.0;
     let gaps = |time: i64| if (time / 60) % 2 == 0 { f64::NAN } else { 0.1 };
@@ -149,7 +149,7 @@ pub(crate) async fn start(config: Config, source: Made) -> Running {
     start_in(config, source, Arc::new(NoConditions)).await
 }
 
-/// Starts a server whose process has conditions.
+/// Starts a server whose process has these conditions.
 pub(crate) async fn start_in(config: Config, source: Made, readiness: Arc<dyn Readiness>) -> Running {
     let registry = Registry::new();
     let index = Arc::new(Index::new(&registry));

@@ -7,18 +7,19 @@ use super::{ANSWER_BYTES_MAX, Input, Malformed, NAMES_MAX, TooLarge};
 pub(super) const REQUEST: &[u8; 4] = b"PEQ1";
 const ANSWER: &[u8; 4] = b"PEA1";
 
-/// The byte after the heading of a request: one event by its id.
+/// The byte after the heading of a request for one event by its id.
 const BY_ID: u8 = 0;
-/// The byte after the heading of a request: events by time, with or without tags.
+/// The byte after the heading of a request for events by time, whatever their tags.
 const BY_TIME: u8 = 1;
-/// As [`BY_TIME`]; an event must have all tags of a list.
+/// As [`BY_TIME`], for events that have all tags of a list.
 const WITH_ALL: u8 = 2;
-/// As [`BY_TIME`]; an event must have one of the tags of a list.
+/// As [`BY_TIME`], for events that have at least one tag of a list.
 const WITH_ANY: u8 = 3;
 
-/// Fewest bytes of an event in an answer: id, time and the lengths of two texts and of the list of tags.
+/// Smallest size of an event in an answer, in bytes: id, time and the lengths of two texts and of the list of
+/// tags.
 const EVENT_BYTES_MIN: usize = 28;
-/// Fewest bytes of a text: its length.
+/// Smallest size of a text, in bytes: its length.
 const TEXT_BYTES_MIN: usize = 4;
 
 /// Encodes a request for events.
@@ -45,7 +46,7 @@ pub fn events_request(question: &EventQuestion) -> Vec<u8> {
     out
 }
 
-/// Decodes a request for events. One that has no tags to select by has `any` off.
+/// Decodes a request for events. If the request selects by no tags, `any` is `false`.
 pub(super) fn read_request(bytes: &[u8]) -> Result<EventQuestion, Malformed> {
     let mut input = Input(bytes);
     input.expect(REQUEST)?;

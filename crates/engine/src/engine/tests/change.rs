@@ -1,4 +1,4 @@
-//! Settings of metrics that change while points of them arrive, against a plain model.
+//! Changes of settings while points of the metrics arrive, compared with a simple model.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use plumbago_store::{SettingsChange, SettingsChanger, SettingsReport};
 
 use super::*;
 
-/// Time and value.
+/// Points by time.
 type Points = BTreeMap<i64, f64>;
 
-/// The raw stages of all of them cover everything that the random test stores.
+/// Retentions whose raw stages cover everything that the random test stores.
 const COVERING: [&str; 7] = [
     "1s:1000s,10s:10000s",
     "1s:2000s,10s:10000s",
@@ -38,7 +38,7 @@ async fn change(engine: &Engine, name: &str, config: &MetricConfig) -> SettingsR
     }
 }
 
-/// The known slots of the last `seconds`, which choose the stage.
+/// The known slots of the last `seconds`. The length of the range decides which stage is read.
 async fn shown(engine: &Engine, name: &str, seconds: u64) -> Points {
     let now = engine.0.parts.clock.now();
     let request = FetchRequest {
@@ -53,7 +53,7 @@ async fn shown(engine: &Engine, name: &str, seconds: u64) -> Points {
     slots.map(|(at, value)| (series.start + at as i64 * i64::from(series.step), *value)).collect()
 }
 
-/// What a stage shows of these points.
+/// The values that a stage should have for these points.
 fn folded(points: &Points, resolution: u32, method: &str) -> Points {
     let mut slots: BTreeMap<i64, (f64, f64)> = BTreeMap::new();
     for (time, value) in points {
@@ -71,7 +71,7 @@ async fn check_all(engine: &Engine, name: &str, config: &MetricConfig, method: &
     }
 }
 
-/// Random numbers without a crate.
+/// A generator of random numbers, without a dependency.
 struct Chance(u64);
 
 impl Chance {
@@ -83,7 +83,7 @@ impl Chance {
     }
 }
 
-/// Points on time and late ones, flushes, changes and restarts in any order.
+/// Tests punctual and late points, flushes, changes and restarts in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_stage_has_every_point_after_any_changes() {
     for seed in 1..=16_u64 {
@@ -132,8 +132,8 @@ async fn every_stage_has_every_point_after_any_changes() {
     }
 }
 
-/// Where the raw stage has expired, a window goes into the slot in which it begins, unless raw slots show where its
-/// points are.
+/// Where the raw stage has expired, a window goes into the slot in which it begins, unless raw slots show the
+/// places of its points.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     let world = World::new();
@@ -146,7 +146,7 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     for second in 1..=400 {
         world.clock.advance(1);
         engine.push(batch(&["sum.m".to_owned()], START + second, 1.0)).await;
-        // Later it would be older than the raw stage.
+        // A later point would be older than the raw stage.
         engine.journaled().await.unwrap();
     }
     engine.flush_all().await.unwrap();
@@ -165,8 +165,8 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     world.stop(engine).await;
 }
 
-/// A change that cannot be made says why, and a store that fails leaves the metric with one of both settings and all of
-/// its points.
+/// A change that cannot be made returns the reason. If the store fails, the metric has either the old or the
+/// new settings, and all of its points.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_fails_loses_nothing() {
     let world = World::new();
@@ -208,8 +208,8 @@ async fn a_change_that_fails_loses_nothing() {
     world.stop(engine).await;
 }
 
-/// More metrics than are held still at a time, some without points, in one call: all of them change, each once, with
-/// all of its points. The same for a change of only the xFilesFactor.
+/// One call changes more metrics than are held still at a time, some of them without points. Each of them
+/// changes once and keeps all of its points. The same holds for a change of only the xFilesFactor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_metrics_change_in_one_call() {
     const MANY: usize = 2500;
@@ -233,7 +233,7 @@ async fn many_metrics_change_in_one_call() {
         tokio::task::yield_now().await;
     }
     let last = Points::from([(START + 29, 29.0)]);
-    // Small enough that a window with one point is shown.
+    // The xFilesFactor is small enough that a window with one point is shown.
     let factor = MetricConfig { x_files_factor: 0.01, ..config(COVERING[5], "sum") };
     for wanted in [config(COVERING[5], "sum"), factor] {
         let mut left: Vec<&String> = names.iter().collect();
@@ -245,7 +245,7 @@ async fn many_metrics_change_in_one_call() {
             let reports = engine.change_settings(asked.collect()).await.unwrap();
             changed += reports.iter().filter(|report| report.changed).count();
             let mut reports = reports.into_iter();
-            // A metric that is being created is asked for again.
+            // A metric that is being created is requested again.
             left.retain(|_| reports.next().is_some_and(|report| report.is_busy || !report.changed));
         }
         assert_eq!(changed, MANY);
@@ -260,7 +260,7 @@ async fn many_metrics_change_in_one_call() {
     world.stop(engine).await;
 }
 
-/// Some of their raw stages are short, so that coarser stages have what finer ones do not.
+/// Retentions with short raw stages, so that coarser stages have points that finer ones no longer have.
 const ANY: [&str; 8] = [
     "1s:300s,10s:10000s",
     "1s:180s,60s:10000s",
@@ -274,15 +274,16 @@ const ANY: [&str; 8] = [
 /// All windows divide these periods, in seconds.
 const PERIOD: i64 = 60;
 
-/// A metric of the test with kills, and what is known of it.
+/// A metric of the test with kills, and what is known about it.
 struct Known {
     name: &'static str,
     method: &'static str,
     config: MetricConfig,
     points: Points,
-    /// The metric may have had no stage for points older than this.
+    /// For points older than this, the metric may have had no stage.
     lost_before: i64,
-    /// Periods that a stage covered only in part when the settings changed. They may show less than the whole value.
+    /// Periods that a stage covered only partly when the settings changed. In these periods a stage may show
+    /// less than the whole value.
     borders: std::collections::BTreeSet<i64>,
 }
 
@@ -292,7 +293,7 @@ impl Known {
         Self { name, method, config, points: Points::new(), lost_before: 0, borders: Default::default() }
     }
 
-    /// Notes that the settings may change.
+    /// Notes that the settings may have changed.
     fn note_change(&mut self, wanted: &MetricConfig, now: i64) {
         let retentions = [&self.config.retention, &wanted.retention];
         let reach = retentions.iter().map(|retention| retention.duration()).min().unwrap();
@@ -312,7 +313,8 @@ impl Known {
         periods
     }
 
-    /// Compares all stages. A read waits for late points for a limited time only, so on a busy machine a few tries are needed.
+    /// Compares all stages. A read waits for late points only for a limited time, so it may have to be
+    /// repeated on a busy machine.
     async fn check(&self, engine: &Engine, what: &str) {
         for _ in 0..100 {
             if self.difference(engine).await.is_none() {
@@ -335,7 +337,7 @@ impl Known {
                 let is_exact = *period >= whole_from
                     && *period > self.lost_before + PERIOD
                     && !self.borders.contains(period);
-                // Before, a stage may have what it had when the metric had it last.
+                // Earlier periods may still have values from an earlier use of the same stage.
                 let was_lost = *period <= self.lost_before + PERIOD;
                 let is_right = if is_exact { shown == *value } else { was_lost || shown <= *value };
                 if !is_right {
@@ -355,7 +357,7 @@ impl Known {
     }
 }
 
-/// Points on time and late ones, for all metrics.
+/// Sends points to all metrics, both on time and late.
 async fn send(engine: &Engine, chance: &mut Chance, now: i64, known: &mut [Known]) {
     let mut batch = PointBatch::default();
     for _ in 0..1 + chance.below(30) {
@@ -414,7 +416,8 @@ async fn killed_change(
     (engine, is_killed)
 }
 
-/// After a kill at any call of the store, each metric has its old or its new settings, and every point in every stage.
+/// After a kill at any call of the store, each metric has its old or its new settings, and every stage has
+/// every point.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -423,8 +426,8 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
     for seed in first..first + count {
         println!("seed {seed}");
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // One store that gets whole blocks, and one that gets a few slots at every interval.
-        // Every second one leaves checkpoints at its stops.
+        // Two kinds of stores: one gets whole blocks, the other a few slots at every interval. Every second
+        // run leaves checkpoints at its stops.
         let checkpoint = (seed / 2).is_multiple_of(2);
         let memory = MemoryStore::new([10, 1][seed as usize % 2]);
         let mut world = World { memory, checkpoint, ..World::new() };

@@ -1,4 +1,4 @@
-//! Stops that leave a checkpoint, and starts from it or, when it does not fit, without it.
+//! Stops that leave a checkpoint, and starts from it or, if it does not fit, without it.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// The names of the tests: of three aggregation methods, with and without tags.
+/// The number of metrics of the tests. They have three aggregation methods, with and without tags.
 const NAMES: usize = 24;
 
 fn all_names() -> Vec<String> {
@@ -29,7 +29,7 @@ impl World {
         self.dir.path().join("checkpoint")
     }
 
-    /// Ends an engine as a kill would: nothing reaches the store any more.
+    /// Ends an engine as a kill would: nothing more reaches the store.
     async fn kill(&mut self, engine: Engine) {
         engine.journaled().await.unwrap();
         self.faults.set_down(true);
@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// Sends points on time, late ones, too late ones and future ones.
+/// Sends points that are on time, late, too late or ahead of now.
 async fn send_random(engine: &Engine, random: &mut StdRng, now: i64) {
     let names = all_names();
     let mut batch = PointBatch::default();
@@ -59,7 +59,7 @@ async fn send_random(engine: &Engine, random: &mut StdRng, now: i64) {
     engine.apply_queued().await.unwrap();
 }
 
-/// Everything that a reader can see: each metric over ranges that are answered from each stage.
+/// Everything that a reader can see: each metric over ranges that each of its stages answers.
 async fn everything(engine: &Engine) -> Vec<Series> {
     let names: Vec<Arc<str>> = all_names().iter().map(|name| Arc::from(name.as_str())).collect();
     let now = engine.0.parts.clock.now();
@@ -77,8 +77,8 @@ async fn everything(engine: &Engine) -> Vec<Series> {
     seen
 }
 
-/// Waits until two engines have the same. A read does not wait long for late points, and future points are released by
-/// the clock of the worker.
+/// Waits until two engines return the same points. A read does not wait long for late points, and future
+/// points are released by the clock of the worker.
 async fn same(engine: &Engine, other: &Engine, what: &str) {
     let mut differ = String::new();
     for _ in 0..2000 {
@@ -108,7 +108,8 @@ fn names_in(engine: &Engine) -> Vec<String> {
     names
 }
 
-/// Late points are stored before a stop ends, which changes what is held, but not what is read.
+/// Waits until late points are stored. A stop stores them too, which changes what is held, but not what is
+/// read.
 async fn settle(engine: &Engine) {
     loop {
         let read = engine.reader();
@@ -124,7 +125,7 @@ async fn settle(engine: &Engine) {
     }
 }
 
-/// Any sequence of points, flushes, stops and kills gives what it gives without a stop.
+/// Any sequence of points, flushes, stops and kills has the same result as one without stops and kills.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn points_are_the_same_after_any_stops_and_kills() {
     let first: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
@@ -134,7 +135,7 @@ async fn points_are_the_same_after_any_stops_and_kills() {
         println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let mut world = World::with_checkpoint();
-        // The twin gets the same points, and is never stopped.
+        // The twin gets the same points and is never stopped.
         let twin = World { clock: Arc::clone(&world.clock), ..World::new() };
         let (mut engine, _) = world.start().await;
         let (other, _) = twin.start().await;
@@ -192,7 +193,7 @@ async fn points_are_the_same_after_any_stops_and_kills() {
     assert!(used > 2 * count / 3 && unused > 2 * count / 3, "{used} used, {unused} not used");
 }
 
-/// Makes the checkpoint unfit in one of four ways.
+/// Makes the checkpoint invalid in one of four ways.
 fn spoil(world: &World, random: &mut StdRng, fate: u32) {
     let file = world.file();
     match fate {
@@ -208,7 +209,7 @@ fn spoil(world: &World, random: &mut StdRng, fate: u32) {
             bytes[at] ^= 1 << random.random_range(0..8);
             std::fs::write(&file, bytes).unwrap();
         }
-        // What a kill between the note and the rename leaves.
+        // The files that a kill between the note and the rename leaves.
         3 => std::fs::rename(&file, file.with_extension("new")).unwrap(),
         _ => {}
     }
@@ -229,7 +230,8 @@ async fn has_all_points(engine: &Engine, count: usize) {
     }
 }
 
-/// A checkpoint serves once, and only for the store, the journal and the number of shards that it was made of.
+/// A checkpoint is used once, and only with the store, the journal and the number of shards that it was made
+/// from.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_that_does_not_fit_is_not_used() {
     let mut world = World::with_checkpoint();
@@ -237,14 +239,14 @@ async fn a_checkpoint_that_does_not_fit_is_not_used() {
     assert_eq!((ledger.held, ledger.missing()), (NAMES as u64, 0));
     let old = std::fs::read(world.file()).unwrap();
 
-    // The number of shards.
+    // Another number of shards.
     world.shards = 3;
     let (engine, recovered) = world.start().await;
     assert!(!recovered.from_checkpoint && recovered.replayed == NAMES as u64, "{recovered:?}");
     has_all_points(&engine, 1).await;
     world.stop(engine).await;
 
-    // An old one in place of the new one, also when the journal has not changed since.
+    // An old checkpoint in place of the new one, even if the journal has not changed since then.
     std::fs::write(world.file(), &old).unwrap();
     world.shards = 2;
     let (engine, recovered) = world.start().await;
@@ -252,7 +254,7 @@ async fn a_checkpoint_that_does_not_fit_is_not_used() {
     has_all_points(&engine, 1).await;
     world.stop(engine).await;
 
-    // A name that another program adds to the store while nothing runs.
+    // A name that another program adds to the store while no engine runs.
     let meta = MetricMeta { name: "web.added".to_owned(), config: (config_of("web"))(), created_on: 1 };
     MetadataStore::create(&world.memory, &[meta]).await.unwrap();
     let (engine, recovered) = world.start().await;
@@ -260,7 +262,7 @@ async fn a_checkpoint_that_does_not_fit_is_not_used() {
     assert_eq!(names_in(&engine).len(), NAMES + 1);
     world.stop(engine).await;
 
-    // It fits now, and a second start does not see it again.
+    // The checkpoint fits now, and a second start no longer finds it.
     let kept = std::fs::read(world.file()).unwrap();
     let (engine, recovered) = world.start().await;
     assert!(recovered.from_checkpoint);
@@ -284,7 +286,7 @@ fn config_of(method: &'static str) -> impl Fn() -> Arc<MetricConfig> {
     }
 }
 
-/// Begins deletions, each of them once its metric is created.
+/// Begins deletions, each of them as soon as its metric is created.
 async fn begin_deletions(engine: &Engine, names: &[&str]) {
     let mut left = names.to_vec();
     while !left.is_empty() {
@@ -295,7 +297,7 @@ async fn begin_deletions(engine: &Engine, names: &[&str]) {
     }
 }
 
-/// New metrics get numbers that nothing in the journal has, also those of deleted metrics.
+/// New metrics get only numbers that occur nowhere in the journal, not even as those of deleted metrics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn numbers_of_deleted_metrics_stay_taken() {
     let mut world = World::with_checkpoint();
@@ -322,7 +324,8 @@ async fn numbers_of_deleted_metrics_stay_taken() {
     assert_eq!(world.stop(engine).await.missing(), 0);
 }
 
-/// While a job is in the middle of a metric, a stop stores what is in memory, as without a checkpoint.
+/// While a job has only partly processed a metric, a stop stores everything that is in memory, as it does without a
+/// checkpoint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_in_the_middle_of_a_deletion_leaves_no_checkpoint() {
     let world = World::with_checkpoint();
@@ -334,13 +337,13 @@ async fn a_stop_in_the_middle_of_a_deletion_leaves_no_checkpoint() {
     assert_eq!(ledger.missing(), 0);
     assert!(!world.file().exists());
     let (engine, recovered) = world.start().await;
-    // The deletion did not get to the metadata store.
+    // The deletion did not reach the metadata store.
     assert_eq!((recovered.from_checkpoint, recovered.metrics), (false, NAMES as u64));
     assert!(values(&engine, &names[1..], 10).await.iter().all(|values| values == &[1.0]));
     world.stop(engine).await;
 }
 
-/// If the file cannot be written, the stop ends all the same, and the next start has everything.
+/// If the file cannot be written, the stop completes anyway, and the next start has all points.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_that_cannot_be_written_costs_no_point() {
     let world = World::with_checkpoint();

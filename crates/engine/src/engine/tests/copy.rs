@@ -1,5 +1,5 @@
-//! Copies through the engine: the copy equals the original bit for bit, also after later points. A move leaves nothing
-//! behind.
+//! Copies through the engine: the copy equals the original bit for bit, even after later points. A move
+//! leaves nothing behind.
 
 use plumbago_store::{CopyOptions, CopyReport, MetricCopier, MetricCopy};
 use rand::rngs::StdRng;
@@ -70,7 +70,8 @@ async fn a_copy_is_the_same_and_goes_on_in_the_same_way() {
             world.stop(engine).await;
             engine = world.start().await.0;
         }
-        // Copy again, with points that arrived since. Then both metrics get the same points.
+        // Copy again, with the points that arrived since the first copy. After that, both metrics get the
+        // same points.
         world.clock.advance(60);
         engine.push(points(&mut random, &[from], START..START + 40)).await;
         copy(&engine, from, to, false).await;

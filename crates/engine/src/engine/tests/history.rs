@@ -1,4 +1,5 @@
-//! Stores histories while points arrive, with restarts and flushes in between: no slot counts twice, none is missing.
+//! Stores histories while points arrive, with restarts and flushes in between. No slot counts twice and none
+//! is missing.
 
 use plumbago_model::Aggregation;
 use plumbago_store::{History, HistoryOptions, HistorySink, HistoryStage};
@@ -7,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Raw slots of both stages of [`World`], counted back from now.
+/// The number of raw slots of both stages of [`World`], counted back from now.
 const SLOTS: i64 = 900;
 
 fn value(time: i64) -> f64 {
@@ -22,7 +23,7 @@ fn config(method: &str) -> Arc<MetricConfig> {
     })
 }
 
-/// The history of a metric that has the slots `known`, with whisper's windows of 10 slots.
+/// The history of a metric with the known slots `known`, and windows of 10 slots as whisper folds them.
 fn history(name: &str, method: &str, known: &[i64]) -> History {
     let aggregation: Aggregation = method.parse().unwrap();
     let raw = known.iter().map(|time| (*time as u32, value(*time))).collect();
@@ -38,7 +39,7 @@ fn history(name: &str, method: &str, known: &[i64]) -> History {
     History { name: name.to_owned(), config: config(method), stages }
 }
 
-/// What a reader gets of a stage: time and value of the known slots.
+/// What a reader gets of a stage: the times and values of its known slots.
 async fn shown(engine: &Engine, name: &str, seconds: i64) -> Vec<(i64, f64)> {
     let now = engine.0.parts.clock.now();
     let request = FetchRequest {
@@ -135,7 +136,7 @@ async fn histories_and_points_in_any_order_count_each_slot_once() {
     }
 }
 
-/// A commit that fails leaves the heads free; a repetition stores the rest.
+/// A failed commit leaves the heads free, and repeating the call stores the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_that_could_not_be_stored_is_stored_by_a_repetition() {
     let world = World::new();

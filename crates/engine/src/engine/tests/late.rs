@@ -1,20 +1,21 @@
-//! More late points than memory holds: they wait in the journal, and points that are on time are still stored.
+//! More late points than memory can hold: they wait in the journal, and points that are on time are still
+//! stored.
 
 use super::*;
 use crate::shard::LATE_POINTS;
 
 const METRICS: usize = 400;
-/// Late points of each metric, in consecutive slots.
+/// Number of late points of each metric, in consecutive slots.
 const SLOTS: i64 = 800;
-/// Points of each metric that are on time, in consecutive slots.
+/// Number of points of each metric that are on time, in consecutive slots.
 const ON_TIME: i64 = 50;
 
-/// The value of a point.
+/// The value that is sent for a slot.
 fn value(metric: usize, slot: i64) -> f64 {
     ((metric as i64 * 31 + slot) % 1009) as f64
 }
 
-/// Points of all metrics with this timestamp.
+/// A batch with a point of each metric at this timestamp.
 fn of_all(names: &[String], timestamp: i64) -> PointBatch {
     let mut batch = PointBatch::default();
     for (metric, name) in names.iter().enumerate() {
@@ -33,7 +34,7 @@ async fn begin(world: &World, engine: &Engine) -> Vec<String> {
     names
 }
 
-/// Sends late points, and now and then points that are on time.
+/// Sends late points, and in between some points that are on time.
 async fn send(world: &World, engine: &Engine, names: &[String]) {
     for slot in 1..=SLOTS {
         assert!(engine.push(of_all(names, START - slot)).await);
@@ -130,7 +131,7 @@ async fn a_start_finds_the_late_points_that_waited_in_the_journal() {
     assert_eq!(recovered.unexplained, 0);
     let ledger = engine.ledger().await.unwrap();
     assert!(ledger.waiting > 0 && ledger.missing() == 0, "{ledger:?}");
-    // New late points queue after those of the journal: the last value of a slot wins.
+    // New late points are queued behind those in the journal, so the last value of a slot wins.
     assert!(engine.push(batch(&names, START - 5, -1.0)).await);
     assert!(engine.push(of_all(&names, START - 5)).await);
     applied(&engine).await;

@@ -1,4 +1,4 @@
-//! Quotas while metrics come and go, quotas change, and the engine is restarted.
+//! Quotas while metrics are created and deleted, quotas change, and the engine is restarted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ fn limit(metrics: u64) -> String {
     format!("[free]\npattern = t.free\n[teams]\npattern = t.*\nmetrics = {metrics}\n")
 }
 
-/// The number of metrics that each directory has by the quotas.
+/// The number of metrics of each directory, as the quotas count them.
 fn counted(engine: &Engine) -> BTreeMap<String, u64> {
     let uses = engine.quotas().uses(START);
     uses.into_iter().filter(|one| one.metrics > 0).map(|one| (one.directory, one.metrics)).collect()
@@ -30,7 +30,7 @@ fn directory(name: &str) -> String {
     name.rsplit_once('.').unwrap().0.to_owned()
 }
 
-/// The names among these that the engine has.
+/// The names among the given ones whose metrics exist in the engine.
 async fn existing(engine: &Engine, names: &[String]) -> BTreeSet<String> {
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
     let known = engine.contains(&asked).await.unwrap();
@@ -43,7 +43,7 @@ fn count(names: &BTreeSet<String>) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Shards that create metrics of a directory at the same moment take no places from each other.
+/// Shards that create metrics of one directory at the same time do not use up each other's quota.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_is_reached_whichever_shards_create_the_metrics() {
     let mut world = World::new();
@@ -141,7 +141,7 @@ async fn counts_are_exact_over_deletions_changes_and_restarts() {
     }
 }
 
-/// Metrics that are created while the quotas change count for the new ones.
+/// Metrics that are created while the quotas change count towards the new quotas.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_change_of_quotas_loses_no_metric_that_is_being_created() {
     let world = World::new();

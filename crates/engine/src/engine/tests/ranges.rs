@@ -35,7 +35,8 @@ async fn delete(engine: &Engine, name: &str, from: i64, until: i64, dry_run: boo
     }
 }
 
-/// A dry run counts what the deletion then removes from memory and from the store. A restart brings nothing back.
+/// A dry run returns the numbers of points that the deletion then removes from memory and from the store. A
+/// restart brings nothing back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_range_stays_away() {
     let world = World::new();
@@ -67,7 +68,7 @@ async fn a_deleted_range_stays_away() {
         world.stop(engine).await;
         engine = world.start().await.0;
     }
-    // Points that come afterwards stay.
+    // Points that arrive after the deletion stay.
     engine.push(push_batch("sum.m", START - 100..START - 90)).await;
     let again: Vec<_> = shown(&engine, "sum.m", 400)
         .await

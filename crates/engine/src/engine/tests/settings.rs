@@ -8,7 +8,7 @@ use plumbago_model::Aggregation;
 
 const METHODS: [Aggregation; 3] = [Aggregation::Average, Aggregation::Sum, Aggregation::AvgZero];
 
-/// The windows of 10 slots that a reader gets of the last 9000 seconds.
+/// The windows of 10 slots over the last 9000 seconds, as a reader gets them.
 async fn windows(engine: &Engine, name: &str) -> Vec<f64> {
     values(engine, &[name.to_owned()], 9000).await.remove(0)
 }
@@ -103,7 +103,7 @@ async fn points_that_are_not_stored_are_read_whatever_their_age() {
     for (time, value) in [(START - 990, 1.0), (START - 985, 2.0), (START, 3.0), (START + 15, 4.0)] {
         assert!(engine.push(batch(&names, time, value)).await);
     }
-    // Late points are in the store soon: the read waits for them.
+    // Late points reach the store soon, and the read waits for them.
     let found = engine.reader().pending_raw(&asked, START, 1000).await.unwrap().unwrap();
     let held = [(START as u32, 3.0), (START as u32 + 15, 4.0)];
     for points in &found[..20] {

@@ -1,4 +1,5 @@
-//! Late points in pieces: the same rows as with a single read, few slots in each call, and no repeated call.
+//! Late points in pieces give the same rows as with a single read, with few slots in each call and without
+//! repeated calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use crate::late::rounds::Budget;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::jobs::LateJob;
 
-/// A store that notes how many slots of each metric every call reads.
+/// A store that records how many slots of each metric every call reads.
 #[derive(Debug, Default)]
 struct Noting {
     inner: MemoryStore,
@@ -113,7 +114,7 @@ fn put(store: &MemoryStore, layout: &MetricLayout, at: u32, stage: usize, first:
     runtime().block_on(store.write(&batch)).unwrap();
 }
 
-/// A start long after a crash may replay a late point whose raw slots have expired since.
+/// A start long after a crash may replay a late point whose raw slots have expired since the crash.
 #[test]
 fn a_window_outlives_the_slots_it_was_folded_from() {
     let layout = layout("1s:100s,10s:1000s", "average");
@@ -128,7 +129,8 @@ fn a_window_outlives_the_slots_it_was_folded_from() {
     assert_eq!(column.counts, [RowCount::new(5), RowCount::new(1)]);
 }
 
-/// A day at one second is read in pieces, and a metric with short windows is stored by the first call.
+/// A day at a resolution of one second is read in pieces, and a metric with short windows is stored by the
+/// first call.
 #[test]
 fn a_call_reads_few_slots_of_a_metric() {
     const DAY: u32 = 86_400;
@@ -166,7 +168,7 @@ fn a_call_reads_few_slots_of_a_metric() {
     }
 }
 
-/// A store that fails costs the piece at which it fails, and nothing is lost or counted twice.
+/// If the store fails, only the current piece is read again, and nothing is lost or counted twice.
 #[test]
 fn after_a_failure_the_reads_go_on_at_the_same_piece() {
     let layout = layout("1s:2000s,1000s:20000s", "sum");
@@ -194,7 +196,7 @@ fn after_a_failure_the_reads_go_on_at_the_same_piece() {
     assert_eq!((column.values[0], column.counts[0]), (1004.0, RowCount::new(1000)));
 }
 
-/// Percentiles need all slots of a window in memory, so not many windows are read at a time.
+/// Percentiles need all slots of a window in memory, so only a few windows are read at a time.
 #[test]
 fn what_percentiles_keep_is_bounded() {
     let layout = layout("1s:2000s,1000s:20000s", "p90");
@@ -228,7 +230,7 @@ proptest! {
         raw in prop::collection::vec(prop::option::of(-50i32..50), 400),
         coarse in prop::collection::vec(prop::option::of((-50i32..50, 1i32..9)), 80),
         points in prop::collection::vec((0u8..3, 0u32..400, -50i32..50), 1..40),
-        // The raw stage covers all of it, a part, or nothing.
+        // The raw stage covers the whole window, a part of it, or nothing.
         age in prop::sample::select(vec![0i64, 350, 900]),
         metric_slots in 1u32..40,
     ) {

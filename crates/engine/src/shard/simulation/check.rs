@@ -1,4 +1,4 @@
-//! Compares what heads and store have with the model.
+//! Compares the heads and the store with the model.
 
 use super::*;
 
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// With flushes at intervals, after a clean stop, the store alone must match the model.
+    /// With flushes at intervals, the store alone must match the model after a clean stop.
     pub(super) fn check_store_alone(&mut self) {
         if !self.limits.at_intervals {
             return;
@@ -76,8 +76,8 @@ impl World {
         Some(read.remove(0))
     }
 
-    /// True for a window of stage 2 that contains a replaced window of stage 1: its value depends on when it
-    /// was folded.
+    /// Whether a window of stage 2 contains a replaced window of stage 1. The value of such a window depends
+    /// on when it was folded.
     fn mixed(&self, metric: usize, stage: usize, slot: u32) -> bool {
         let parts = PER[1] / PER[0];
         stage == 2 && self.aged.range((metric, slot * parts)..(metric, (slot + 1) * parts)).next().is_some()

@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// Does the queued jobs, and some of the steps that late points take.
+    /// Does the queued jobs, and some of the steps for late points.
     pub(super) fn work(&mut self) {
         for job in std::mem::take(&mut self.jobs) {
             match job {

@@ -1,4 +1,4 @@
-//! Deletes ranges of time, step by step, so that points, flushes and crashes come in between.
+//! Deletes time ranges step by step, so that points, flushes and crashes come between the steps.
 
 use plumbago_store::TimeRange;
 
@@ -11,8 +11,9 @@ use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 pub(super) struct Erasing {
     metric: usize,
     range: TimeRange,
-    /// When the range was chosen, in seconds since the epoch. The plan is always made for this time, even after a
-    /// crash. Later, the raw slots from which a window is folded may have expired, and the window would stay as it is.
+    /// When the range was chosen, in seconds since the epoch. The plan is always made for this time, even
+    /// after a crash. At a later time, the raw slots from which a window is folded could have expired, and
+    /// the window would stay as it is.
     chosen: i64,
     head: Box<ImportHead>,
     plan: Plan,
@@ -50,7 +51,7 @@ impl World {
         }
     }
 
-    /// Gives up on a deletion. Otherwise its metric waits until the next deletion, or until the end.
+    /// Gives up on a deletion. Without this, its metric would wait until the next deletion or until the end.
     fn leave(&mut self, metric: usize, range: TimeRange) {
         let hash = self.router.hash(&format!("m.{metric}"));
         let Some(writer) = self.writer.as_mut() else { return };
@@ -128,7 +129,7 @@ impl World {
         (0..3).for_each(|metric| self.leave(metric, TimeRange { from: 0, until: 0 }));
     }
 
-    /// After a crash, gives the command again that was not answered.
+    /// After a crash, repeats the command that was not answered.
     pub(super) fn erase_again(&mut self) {
         let Some(Erasing { metric, range, chosen, .. }) = self.erasing.take() else { return };
         for round in 0.. {

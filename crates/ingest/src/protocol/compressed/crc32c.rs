@@ -3,7 +3,7 @@
 /// The polynomial, bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// `TABLES[0]` has the checksum of each byte, `TABLES[n]` that of the byte with n zeros behind it.
+/// `TABLES[0]` has the checksum of each byte, `TABLES[n]` that of the byte followed by n zeros.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {

@@ -1,4 +1,5 @@
-//! Streams of gzip (RFC 1952): one or more members, each a header, deflated bytes and a checksum.
+//! Streams of gzip (RFC 1952). A stream has one or more members, each with a header, deflated bytes and a
+//! checksum.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
@@ -14,7 +15,8 @@ const NAME: u8 = 1 << 3;
 const COMMENT: u8 = 1 << 4;
 const RESERVED: u8 = 0b1110_0000;
 
-/// Bytes that are decompressed at once. They hold deflate's window of 32 KiB, so that nothing stays behind.
+/// Number of bytes that are decompressed at a time. They have room for deflate's window of 32 KiB, so that
+/// the decoder holds nothing back.
 const ROOM_BYTES: usize = 64 << 10;
 
 /// The decoder of a stream. It takes about 45 KiB.
@@ -26,7 +28,7 @@ pub(crate) struct Gzip {
     flags: u8,
 }
 
-/// Where in a member the stream is.
+/// The position of the stream in a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// The first ten bytes of the header, and how many of them are read.
@@ -53,7 +55,7 @@ impl Gzip {
         Self { inflate: Decompress::new(false), crc: Crc::new(), part: Part::Fixed(0), flags: 0 }
     }
 
-    /// True between two members, and before the first.
+    /// Whether the position is between two members or before the first.
     pub(crate) fn is_complete(&self) -> bool {
         self.part == Part::Fixed(0)
     }
@@ -75,7 +77,7 @@ impl Gzip {
         })
     }
 
-    /// Takes a byte outside of the body.
+    /// Reads a byte that is not part of the body.
     fn frame_byte(&mut self, byte: u8) -> Result<(), Damage> {
         self.part = match self.part {
             Part::Fixed(at) => self.fixed_byte(at, byte)?,
@@ -110,14 +112,14 @@ impl Gzip {
         }
     }
 
-    /// The part of the header that follows that of `flag`.
+    /// The next part of the header after that of `flag`.
     fn after(&self, flag: u8) -> Part {
         let follows = |next: u8| next > flag && self.flags & next != 0;
         match () {
             () if follows(EXTRA) => Part::ExtraLength(None),
             () if follows(NAME) => Part::Name,
             () if follows(COMMENT) => Part::Comment,
-            // Its flag is lower than the others, but it comes last.
+            // The flag of this part is lower than the others, but the part comes last.
             () if self.flags & HEADER_CRC != 0 => Part::HeaderCrc(2),
             () => Part::Body,
         }
@@ -160,7 +162,8 @@ impl Unpack for Gzip {
         Ok(Progress { taken, made })
     }
 
-    /// The deflated bytes do not show whether they are complete: carbon-c-relay flushes them and never writes an end.
+    /// The deflated bytes do not show whether they are complete, because carbon-c-relay only flushes them and
+    /// never writes an end.
     fn is_cut(&self) -> bool {
         !matches!(self.part, Part::Body | Part::Fixed(0))
     }

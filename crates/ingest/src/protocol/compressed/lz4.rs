@@ -11,7 +11,7 @@ use super::{Damage, Progress, Unpack, room};
 pub(super) const MAGIC: &[u8] = &[0x04, 0x22, 0x4d, 0x18];
 
 const MAGIC_NUMBER: u32 = 0x184d_2204;
-/// The lowest of the 16 numbers of frames that are to be skipped.
+/// The lowest of the 16 magic numbers of frames that must be skipped.
 const SKIPPABLE: u32 = 0x184d_2a50;
 
 const VERSION: u8 = 0b0100_0000;
@@ -28,23 +28,23 @@ const STORED: u32 = 1 << 31;
 /// How far back linked blocks refer.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// The decoder of a stream. It keeps nothing between frames, and between linked blocks 64 KiB.
+/// The decoder of a stream. It keeps no bytes between frames, and 64 KiB between linked blocks.
 #[derive(Default)]
 pub(super) struct Lz4 {
     frame: Option<Frame>,
     /// The bytes before a linked block.
     window: Vec<u8>,
-    /// Bytes of a skippable frame that are still to come.
+    /// Number of bytes of a skippable frame that have not arrived yet.
     skip: usize,
 }
 
-/// What the header of a frame says, and what was seen since.
+/// What the header of a frame says, and what has been decoded since.
 struct Frame {
     block_bytes_max: usize,
     is_linked: bool,
     has_block_checksums: bool,
     checksum: Option<XxHash32>,
-    /// Bytes of content that are still to come, if the header says how many there are.
+    /// Number of bytes of content that are still missing, if the header states the size.
     left: Option<u64>,
 }
 
@@ -133,7 +133,7 @@ impl Lz4 {
 }
 
 impl Frame {
-    /// Decodes a block. `size` is the number in front of it, `input` what follows that number.
+    /// Decodes a block. `size` is the number before the block, `input` are the bytes after that number.
     fn block(
         &mut self,
         size: u32,
@@ -183,7 +183,7 @@ impl Frame {
     }
 }
 
-/// Keeps the last bytes of what was decoded.
+/// Keeps the last decoded bytes.
 fn remember(window: &mut Vec<u8>, block: &[u8]) {
     let block = &block[block.len().saturating_sub(WINDOW_BYTES)..];
     let excess = (window.len() + block.len()).saturating_sub(WINDOW_BYTES);

@@ -1,8 +1,8 @@
-//! Lines in a compressed stream, as carbon-c-relay sends them.
+//! The lines of a compressed stream, as carbon-c-relay sends them. They are parsed by another protocol.
 //!
-//! The first bytes of a connection say how it is compressed: [`Compression`]. The decoders are push parsers. They
-//! take the bytes that are there, and what these decompress to is parsed at once; so a point is seen as soon as its
-//! sender flushes. The end of a stream may be missing, since carbon-c-relay never writes it.
+//! The first bytes of a connection say how it is compressed: [`Compression`]. The decoders are push parsers.
+//! They take the bytes that have arrived, and their content is parsed at once, so a point is accepted as soon
+//! as its sender flushes. The end of a stream may be missing, because carbon-c-relay never writes it.
 
 mod crc32c;
 mod gzip;
@@ -14,54 +14,39 @@ mod tests;
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use serde::Deserialize;
-
-use super::line::Lines;
+use super::compression::Compression;
 use super::parser::{Context, Intake, Protocol, Step};
 use crate::reject::Reject;
 pub(crate) use gzip::Gzip;
 
-/// Decompressed bytes that are parsed before their points are pushed.
+/// Number of decompressed bytes that are parsed before their points are pushed.
 const STEP_BYTES: usize = 128 << 10;
 
-/// A stream may grow to at most this many times its compressed size. Metrics stay far below; gzip allows at most 1032
-/// times. Below `GROWTH_FREE_BYTES` a stream may grow by any factor.
+/// A stream may grow to at most this many times its compressed size. The streams of real senders grow far
+/// less; gzip allows a factor of at most 1032. Below `GROWTH_FREE_BYTES` a stream may grow by any factor.
 const GROWTH_MAX: u64 = 200;
 const GROWTH_FREE_BYTES: u64 = 1 << 20;
 
-/// An empty buffer that is larger is freed.
+/// An empty buffer that is larger than this is freed.
 const KEPT_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// Decompressed bytes on their way to the line parser, one buffer for all connections of a thread. It grows to
-    /// the largest block that comes, at most 4 MiB.
+    /// Decompressed bytes on their way to the line parser, one buffer for all connections of a thread. It
+    /// grows to the size of the largest block so far, at most 4 MiB.
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How the stream of a sender may be compressed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compression {
-    /// Lines, or a stream of gzip, LZ4 frames or framed snappy. The first bytes show which it is.
-    #[default]
-    Auto,
-    /// Lines only.
-    None,
-    /// Snappy only: framed, or the bare blocks of carbon-c-relay. Bare blocks cannot be distinguished from lines.
-    Snappy,
-}
-
-/// What a decoder did.
+/// The progress of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Bytes that it took from the start of the input.
+    /// Number of bytes consumed from the start of the input.
     pub(crate) taken: usize,
-    /// Bytes that it wrote to the start of the output.
+    /// Number of bytes written to the start of the output.
     pub(crate) made: usize,
 }
 
 impl Progress {
-    /// Nothing: more input is needed.
+    /// No progress: more input is needed.
     pub(crate) const NONE: Self = Self { taken: 0, made: 0 };
 
     pub(crate) const fn taken(taken: usize) -> Self {
@@ -72,9 +57,9 @@ impl Progress {
 /// The compressed bytes are damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Damage {
-    /// Bytes that were written to the output before the damage.
+    /// Number of bytes that were written to the output before the damage.
     pub(crate) made: usize,
-    /// What is wrong.
+    /// The damage, as text.
     pub(crate) what: Cow<'static, str>,
 }
 
@@ -92,26 +77,27 @@ impl From<String> for Damage {
 
 /// The decoder of a compressed stream.
 pub(crate) trait Unpack: Send {
-    /// Decodes from the start of `input` to the start of `output`, and enlarges `output` where a block needs it. If it
-    /// takes nothing and writes nothing, it needs more input: the same bytes, followed by others.
+    /// Decodes from the start of `input` to the start of `output`, and enlarges `output` if a block needs
+    /// that. If it takes nothing and writes nothing, it needs more input: the same bytes followed by more.
     fn unpack(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<Progress, Damage>;
 
-    /// True if the bytes taken so far end in the middle of something that has to be whole.
+    /// Whether the bytes taken so far end in the middle of a unit that has to be complete.
     fn is_cut(&self) -> bool {
         false
     }
 }
 
 /// A stream of lines that may be compressed.
-pub struct Stream {
-    lines: Lines,
+pub struct Stream<P> {
+    /// Parses the lines.
+    lines: P,
     state: State,
-    /// Bytes received and not decoded yet.
+    /// The bytes that were received but not decoded yet.
     tail: Vec<u8>,
-    /// Bytes decoded and not parsed yet, the rest of a large block, and how many of them are parsed.
+    /// The bytes that were decoded but not parsed yet: the rest of a large block, and how much of it is parsed.
     block: Vec<u8>,
     parsed: usize,
-    /// All bytes taken and made so far.
+    /// The number of all bytes taken and made so far.
     taken: u64,
     made: u64,
 }
@@ -124,11 +110,11 @@ enum State {
     Broken,
 }
 
-impl Stream {
-    /// A stream of lines of at most `line_bytes_max` bytes.
-    pub fn new(line_bytes_max: usize, compression: Compression) -> Self {
+impl<P: Protocol> Stream<P> {
+    /// A stream of lines for the parser `lines`.
+    pub fn new(lines: P, compression: Compression) -> Self {
         Self {
-            lines: Lines::new(line_bytes_max),
+            lines,
             state: State::New(compression),
             tail: Vec::new(),
             block: Vec::new(),
@@ -202,7 +188,7 @@ impl Stream {
         }
     }
 
-    /// Like [`Self::unpack`], from the bytes that were kept.
+    /// Like [`Self::unpack`], starting with the bytes that were kept.
     fn unpack_tail(&mut self, context: &Context<'_>, intake: &mut Intake) -> Step {
         let mut tail = std::mem::take(&mut self.tail);
         let (taken, step) = self.unpack(&tail, context, intake);
@@ -229,7 +215,7 @@ impl Stream {
     }
 }
 
-impl Protocol for Stream {
+impl<P: Protocol> Protocol for Stream<P> {
     fn feed(&mut self, chunk: &[u8], context: &Context<'_>, intake: &mut Intake) -> Step {
         match self.state {
             State::Plain => self.lines.feed(chunk, context, intake),
@@ -278,7 +264,7 @@ impl Protocol for Stream {
     }
 }
 
-/// What the first bytes of a connection announce. `None` if they are too few.
+/// The compression that the first bytes of a connection show. `None` if there are too few bytes.
 fn recognise(first: &[u8], compression: Compression) -> Option<State> {
     if first.is_empty() {
         return None;

@@ -1,4 +1,5 @@
-//! Streams of snappy: the framing format, which go-carbon takes, and the bare blocks that carbon-c-relay sends.
+//! Streams of snappy: the framing format, which go-carbon accepts, and the bare blocks that carbon-c-relay
+//! sends.
 
 use snap::raw::{Decoder, decompress_len, max_compress_len};
 
@@ -11,7 +12,7 @@ pub(super) const MAGIC: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 const COMPRESSED: u8 = 0x00;
 const STORED: u8 = 0x01;
 const IDENTIFIER: u8 = 0xff;
-/// The first type of chunks that a decoder may skip.
+/// The first of the chunk types that a decoder may skip.
 const SKIPPABLE: u8 = 0x80;
 
 /// Maximum size of a chunk's content, in bytes.
@@ -24,7 +25,7 @@ const BLOCK_BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 struct Framed {
     decoder: Decoder,
-    /// Bytes of a chunk to be skipped that are still to come.
+    /// Number of bytes of a skipped chunk that have not arrived yet.
     skip: usize,
 }
 
@@ -32,7 +33,7 @@ struct Framed {
 #[derive(Default)]
 struct Raw {
     decoder: Decoder,
-    /// How far the elements of an incomplete block were followed, and how much content they make.
+    /// How much of an incomplete block has been examined, and how much content these elements make.
     at: usize,
     made: usize,
 }
@@ -85,7 +86,7 @@ impl Unpack for Framed {
 }
 
 impl Framed {
-    /// Decodes the content of a chunk, behind its checksum.
+    /// Decodes the content of a chunk, after its checksum.
     fn content(&mut self, is_compressed: bool, chunk: &[u8], output: &mut Vec<u8>) -> Result<usize, Damage> {
         let Some((checksum, bytes)) = chunk.split_first_chunk() else {
             return Err("a snappy chunk without a checksum".into());
@@ -107,7 +108,7 @@ impl Framed {
     }
 }
 
-/// The form of the checksum in a chunk.
+/// The checksum in the form in which a chunk contains it.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -138,7 +139,8 @@ impl Unpack for Raw {
     }
 }
 
-/// The length of the content of a block, and how many bytes say so. `None` if more bytes are needed.
+/// The length of the content of a block, and the number of bytes that encode this length. `None` if more
+/// bytes are needed.
 fn preamble(input: &[u8]) -> Result<Option<(usize, usize)>, Damage> {
     let mut length = 0;
     for (at, byte) in input.iter().take(3).enumerate() {
@@ -157,14 +159,14 @@ fn too_large() -> Damage {
 
 /// An element of a block: bytes, or a reference to earlier ones.
 struct Element {
-    /// Its length, with the bytes that it contains.
+    /// The length of the element, including the bytes that it contains.
     takes: usize,
-    /// The length of the content that it makes.
+    /// The length of the content that the element makes.
     makes: usize,
 }
 
 impl Element {
-    /// The element that the bytes start with. `None` if more bytes are needed to say.
+    /// The element at the start of these bytes. `None` if more bytes are needed to determine it.
     fn of(input: &[u8]) -> Option<Self> {
         let tag = *input.first()?;
         let upper = usize::from(tag >> 2);

@@ -6,12 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::name::NameOptions;
+use crate::protocol::line::Lines;
 
 const NOW: u32 = 1_700_000_000;
 
 type Points = Vec<(String, u32, u64)>;
 
-/// What a stream brought: points, refusals by reason, and whether it was read to its end.
+/// The result of a stream: points, refusals by reason, and whether the stream was read to its end.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     points: Points,
@@ -59,7 +60,7 @@ fn read<'a>(protocol: &mut dyn Protocol, chunks: impl IntoIterator<Item = &'a [u
 }
 
 fn stream(bytes: &[u8], compression: Compression) -> Outcome {
-    read(&mut Stream::new(4096, compression), [bytes])
+    read(&mut Stream::new(Lines::new(4096), compression), [bytes])
 }
 
 fn plain(bytes: &[u8]) -> Outcome {
@@ -83,7 +84,7 @@ fn lines(count: usize) -> Vec<u8> {
     (0..count).map(line).collect::<String>().into_bytes()
 }
 
-/// As carbon-c-relay sends gzip: pieces of at most 32 KiB, flushed, and no end.
+/// Gzip as carbon-c-relay sends it: pieces of at most 32 KiB, flushed, without an end.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let header = GzBuilder::new().write(Vec::new(), flate2::Compression::none()).finish().unwrap();
     let mut out = header[..10].to_vec();
@@ -96,7 +97,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whole gzip, in two members with all that a header can have.
+/// Complete gzip in two members, with every part that a header can have.
 fn gzip_members(bytes: &[u8]) -> Vec<u8> {
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     let mut first = GzBuilder::new().extra("extra").filename("a name").comment("a comment");
@@ -108,7 +109,7 @@ fn gzip_members(bytes: &[u8]) -> Vec<u8> {
     second.finish().unwrap()
 }
 
-/// As carbon-c-relay sends LZ4: a frame for each piece.
+/// LZ4 as carbon-c-relay sends it: a frame for each piece.
 fn lz4(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(32 << 10).flat_map(|piece| lz4_frame(piece, FrameInfo::new())).collect()
 }
@@ -139,11 +140,11 @@ fn lz4_large(bytes: &[u8]) -> Vec<u8> {
 fn snappy_framed(bytes: &[u8]) -> Vec<u8> {
     let mut out = snap::write::FrameEncoder::new(Vec::new());
     out.write_all(bytes).unwrap();
-    // A stream may identify itself again, and be padded.
+    // A stream may identify itself again, and may be padded.
     [snappy::MAGIC, &out.into_inner().unwrap(), b"\xfe\x03\0\0\0\0\0", snappy::MAGIC].concat()
 }
 
-/// As carbon-c-relay sends snappy: a bare block for each piece.
+/// Snappy as carbon-c-relay sends it: a bare block for each piece.
 fn snappy_raw(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = snap::raw::Encoder::new();
     bytes.chunks(32 << 10).flat_map(|piece| encoder.compress_vec(piece).unwrap()).collect()
@@ -190,7 +191,7 @@ fn a_flush_is_seen_at_once() {
         if name.contains("linked") || name.contains("members") {
             continue;
         }
-        let (mut protocol, mut intake) = (Stream::new(4096, compression), Intake::default());
+        let (mut protocol, mut intake) = (Stream::new(Lines::new(4096), compression), Intake::default());
         let bytes = pack(b"a.b 1 1700000000\nc 2 1700000000\nd 3 17");
         assert_eq!(protocol.feed(&bytes, &context, &mut intake), Step::Read);
         assert_eq!(intake.points.len(), 2, "{name}");
@@ -211,7 +212,7 @@ fn damage_ends_the_stream_and_keeps_what_came_before() {
         if name == "plain" || name == "lz4 linked" {
             continue;
         }
-        // Garbage behind a whole stream or a flush, where the format has one.
+        // Garbage after a complete stream or a flush, if the format has one.
         let mut bytes = pack(&good);
         if name == "gzip" {
             bytes = gzip_members(&good);
@@ -274,12 +275,12 @@ fn bombs_are_refused() {
     gzip.write_all(&zeros).unwrap();
     let gzip = gzip.finish().unwrap();
     for bytes in [gzip, lz4_large(&zeros)] {
-        let mut protocol = Stream::new(4096, Compression::Auto);
+        let mut protocol = Stream::new(Lines::new(4096), Compression::Auto);
         let outcome = read(&mut protocol, bytes.chunks(256 << 10));
         assert_eq!(outcome.refused, [(Reject::LineTooLong, 1), (Reject::Amplified, 1)]);
         assert!(outcome.is_closed && protocol.held_bytes() < 64 << 10, "{}", protocol.held_bytes());
     }
-    // Points do not count as a bomb as long as they are few.
+    // A small number of points never counts as a decompression bomb.
     let same = b"a.b.c.d.e.f.g 1 1700000000\n".repeat(20_000);
     assert_eq!(stream(&gzip_members(&same), Compression::Auto).points.len(), 20_000);
 }
@@ -287,7 +288,7 @@ fn bombs_are_refused() {
 #[test]
 fn hostile_headers_take_no_memory() {
     for bytes in [
-        // An LZ4 block and a snappy chunk that say they are large.
+        // An LZ4 block and a snappy chunk that claim to be large.
         &b"\x04\x22\x4d\x18\x40\x40\xc0\xff\xff\xff\x7f"[..],
         b"\xff\x06\0\0sNaPpY\0\xff\xff\xff",
         b"\xff\x06\0\0sNaPpY\x05\x01\0\0",
@@ -295,7 +296,7 @@ fn hostile_headers_take_no_memory() {
         b"\x1f\x8b\x07",
         b"\x1f\x8b\x08\xe0",
     ] {
-        let mut protocol = Stream::new(4096, Compression::Auto);
+        let mut protocol = Stream::new(Lines::new(4096), Compression::Auto);
         let outcome = read(&mut protocol, [bytes]);
         assert_eq!(outcome.refused, [(Reject::Damaged, 1)], "{bytes:x?}");
         assert!(outcome.is_closed && protocol.held_bytes() < 1024);
@@ -314,7 +315,7 @@ proptest! {
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let chunks = cuts.windows(2).map(|ends| &bytes[ends[0]..ends[1]]);
-        let outcome = read(&mut Stream::new(4096, compression), chunks);
+        let outcome = read(&mut Stream::new(Lines::new(4096), compression), chunks);
         prop_assert!(outcome == stream(&bytes, compression));
         prop_assert_eq!(outcome.points, plain(&lines(count)).points);
     }
@@ -322,7 +323,7 @@ proptest! {
     #[test]
     fn single_bytes_do_not_matter(form in 0..FORMS.len(), count in 0usize..30) {
         let bytes = packed(form, &lines(count));
-        let outcome = read(&mut Stream::new(4096, FORMS[form].2), bytes.chunks(1));
+        let outcome = read(&mut Stream::new(Lines::new(4096), FORMS[form].2), bytes.chunks(1));
         prop_assert_eq!(outcome, plain(&lines(count)));
     }
 

@@ -8,8 +8,9 @@ const NOW: u32 = 1_700_000_000;
 /// Compares with carbon 1.1.10, whose results are in a file that `testdata/lines.py` writes.
 const CARBON: &str = include_str!("../../../testdata/lines.tsv");
 
-/// Intended differences. Carbon stores the name `a..b`, accepts `_` in numbers and any white space as a separator,
-/// and stores times before 1970 and after 2106, malformed tags, and control characters.
+/// Intended differences. Unlike this parser, carbon stores the name `a..b`, accepts `_` in numbers and any
+/// white space as a separator, and stores times before 1970 and after 2106, malformed tags, and control
+/// characters.
 const OURS: [(&str, Result<&str, Reject>); 13] = [
     ("'a..b 1 1234567890'", Ok("a.b 3ff0000000000000 1234567890")),
     ("'.a.b. 1 1234567890'", Ok("a.b 3ff0000000000000 1234567890")),
@@ -123,7 +124,7 @@ fn a_line_that_is_not_ended_is_counted() {
     let intake = fed(&[b"a 1 1234567890\nb 2 12345"], 100);
     assert_eq!((shown(&intake).len(), reasons(&intake)), (1, vec![(Reject::HalfLine, 1)]));
     assert_eq!(reasons(&fed(&[b"a 1 1234567890\n \r"], 100)), []);
-    // Also the sample of an unfinished line that is too long.
+    // The sample of an unfinished line that is too long, too.
     assert_eq!(reasons(&fed(&[&[b'x'; 500]], 100)), [(Reject::LineTooLong, 1)]);
 }
 

@@ -7,8 +7,8 @@ use crate::protocol::number;
 
 /// Longest number read from text, in bytes.
 const NUMBER_BYTES_MAX: usize = 400;
-/// The same with quotes and escapes. Two bytes of a frame are enough to refer to a text again, so a long
-/// text that is not a number must be recognised without reading it each time.
+/// The same, including quotes and escapes. Two bytes of a frame are enough to refer to a text again, so a
+/// long text that is not a number must be recognised without reading it each time.
 const NUMBER_RAW_MAX: usize = 4 * NUMBER_BYTES_MAX + 2;
 
 impl Tree<'_> {
@@ -79,7 +79,7 @@ trait LongSuffix {
 }
 
 impl LongSuffix for [u8] {
-    /// Removes the `L` of Python 2's long integers.
+    /// Removes the `L` at the end of Python 2's long integers.
     fn trim_suffix_long(&self) -> &Self {
         self.strip_suffix(b"L").unwrap_or(self)
     }

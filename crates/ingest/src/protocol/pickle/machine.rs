@@ -21,14 +21,14 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Kind<'t> {
     /// A list or a tuple.
     Sequence(Sequence<'t>),
-    /// A dictionary: its keys and values in turn, in the order in which they were set. Of equal keys the last
-    /// counts.
+    /// A dictionary: its keys and values in turn, in the order in which they were set. Of equal keys, the
+    /// last one counts.
     Dict(Sequence<'t>),
     /// Text, bytes, a number, a boolean or None.
     Atom,
 }
 
-/// The result of a run: all values of a pickle, and which is the outermost.
+/// The result of a run: all values of a pickle, and the outermost of them.
 #[derive(Debug)]
 pub(crate) struct Tree<'a> {
     pub(super) frame: &'a [u8],
@@ -39,10 +39,10 @@ pub(crate) struct Tree<'a> {
 /// Why a frame is not an acceptable pickle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// The opcode (first field) at this byte (second field) is unknown, or refused because it refers to
+    /// The opcode (first field) at this byte (second field) is unknown, or is refused because it refers to
     /// classes, calls or copies.
     Opcode(u8, usize),
-    /// The frame ends in the middle.
+    /// The frame ends in the middle of the pickle.
     Short,
     /// The stack does not hold what the opcode at this byte needs.
     Stack(usize),

@@ -1,9 +1,9 @@
 //! Carbon's pickle protocol: frames with a list of `(name, (timestamp, value))`.
 //!
-//! The decoder is our own. [`crate::carbonlink`] uses it too, to read requests. It supports plain data only, neither
-//! classes nor calls, and needs no recursion. Whatever the frame contains, it takes at most about twelve bytes of
-//! memory per byte of the frame. It builds no values: a node is the position of its opcode, which is decoded when the
-//! point is needed.
+//! The decoder is our own. [`crate::carbonlink`] uses it too, to read requests. It supports plain data only,
+//! neither classes nor calls, and needs no recursion. Whatever the frame contains, it takes at most about
+//! twelve bytes of memory per byte of the frame. It creates no values: a node is the position of its opcode,
+//! which is decoded when the point is needed.
 
 mod atom;
 mod machine;
@@ -59,7 +59,7 @@ fn frame_of(tree: &Tree<'_>, emitter: &mut Emitter<'_>) -> Flow {
                 item_of(tree, item, emitter)?;
             }
         }
-        // Carbon iterates over any container, and finds an error in each entry of this one.
+        // Carbon iterates over any container. A dictionary gives it an error for each entry.
         Kind::Dict(entries) => {
             for _ in entries.step_by(2) {
                 emitter.refused(b"entry of a dict", Reject::Item)?;

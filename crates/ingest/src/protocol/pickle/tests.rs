@@ -61,7 +61,7 @@ fn pickles_are_read_as_carbon_reads_them() {
                 let carbon: Vec<_> = carbon.iter().map(|p| p.replace("y=1;x=2", "x=2;y=1")).collect();
                 assert_eq!(shown(&intake), carbon, "{label}");
             }
-            // Carbon accepts neither names as bytes nor several points per item, as go-carbon does.
+            // Unlike go-carbon, carbon accepts neither names as bytes nor several points per item.
             "bytes" => assert_eq!(shown(&intake), ["bytes.name\t401e000000000000\t1700000000"]),
             "several" => assert_eq!(intake.points.len(), 3),
             _ => assert_eq!(shown(&intake), carbon, "{label}"),

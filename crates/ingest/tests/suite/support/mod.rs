@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const NOW: u32 = 1_700_000_000;
 
-/// All listeners on ports that the kernel chooses.
+/// The settings of all listeners, on ports that the kernel chooses.
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.udp.listen = "127.0.0.1:0".into();
@@ -41,7 +41,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
-/// A sink that keeps the points. While it is held, pushes wait.
+/// A sink that collects the points. While the test holds it, pushes wait.
 #[derive(Debug)]
 pub(crate) struct Collect {
     points: Mutex<Vec<(String, u32, f64)>>,
@@ -126,7 +126,7 @@ impl Daemon {
         let clock = Arc::new(ManualClock::at(i64::from(NOW)));
         let registry = Registry::new();
         assert_eq!(config.problems(), Vec::<String>::new());
-        let rules = Rules::load(config).unwrap();
+        let rules = Rules::load(config.rule_files()).unwrap();
         let ingest =
             Ingest::bind(config, rules, Arc::clone(&sink) as _, Arc::clone(&clock) as _, &registry).unwrap();
         let (addresses, handle, stop) =

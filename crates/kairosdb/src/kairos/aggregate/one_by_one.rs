@@ -1,4 +1,4 @@
-//! Aggregators that look at one point, or at a point and those before it.
+//! Aggregators that compute each value from one point, or from a point and earlier ones.
 
 use super::{Amount, Compare, Sample, Threshold};
 
@@ -33,9 +33,9 @@ pub(super) fn diff(points: &[Sample]) -> Vec<Sample> {
     known.windows(2).map(|pair| (pair[1].0, Some(Amount::from(pair[1].1 - pair[0].1)))).collect()
 }
 
-/// The moving mean of `size` points. The values are divided into blocks of `size`, so each window is the end of one block
-/// and the beginning of the next, whose sums are computed once. So the work does not grow with `size`, and nothing is
-/// subtracted, which would lose digits.
+/// The moving mean of `size` points. The values are divided into blocks of `size`, so each window is the end
+/// of one block and the beginning of the next, whose sums are computed once. In this way the work does not
+/// grow with `size`, and nothing is subtracted, because subtraction would lose digits.
 pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     let known: Vec<(i64, f64)> = known(points).collect();
     if size == 0 || known.len() < size {
@@ -55,7 +55,7 @@ pub(super) fn sma(points: &[Sample], size: usize) -> Vec<Sample> {
     last.map(|(last, (ms, _))| (*ms, Some(Amount::from(mean(last))))).collect()
 }
 
-/// Replaces each value by the sum up to it.
+/// Replaces each value by the sum of all values up to it.
 fn add_up<'a>(values: impl Iterator<Item = &'a mut f64>) {
     let mut sum = 0.0;
     for value in values {

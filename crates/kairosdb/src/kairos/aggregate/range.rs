@@ -1,4 +1,4 @@
-//! Aggregators over ranges of time.
+//! Aggregators over time ranges.
 
 use super::{Amount, Fold, Sample, Sampling, Span, Stamp};
 use crate::kairos::time::Ranges;
@@ -41,8 +41,9 @@ fn values(group: &[Sample]) -> impl Iterator<Item = f64> + '_ {
     group.iter().filter_map(|(_, value)| Some((*value)?.value))
 }
 
-/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted. In sums,
-/// means and counts, a slot of a coarse stage stands for all its points; elsewhere it is one point with its value.
+/// The value of a range of at least one point. Points without a value, which `gaps` makes, are only counted.
+/// In sums, means and counts, a slot of a coarse stage counts with all its points; elsewhere it is one point
+/// with its value.
 fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
     let known = values(group).count();
     let value_of = |sample: &Sample| Some(sample.1?.value);
@@ -75,19 +76,20 @@ fn value(fold: Fold, group: &[Sample]) -> Option<f64> {
     })
 }
 
-/// The deviation of a sample of `known` values; 0 for a single value.
+/// The standard deviation of a sample of `known` values; 0 for a single value.
 fn deviation(group: &[Sample], known: usize) -> f64 {
     if known < 2 { 0.0 } else { (squares(values(group)) / (known as f64 - 1.0)).max(0.0).sqrt() }
 }
 
-/// One or two points pass. Of more, the fitted line's values at the first and the last time.
+/// Returns one or two points unchanged. For more points, returns the fitted line's values at the first and
+/// the last time.
 fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
     let group: Vec<(i64, f64)> = group.iter().filter_map(|(ms, one)| Some((*ms, (*one)?.value))).collect();
     if group.len() <= 2 {
         made.extend(group.iter().map(|(ms, value)| (*ms, Some(Amount::from(*value)))));
         return;
     }
-    // Times from the first on, so that their squares keep all digits.
+    // Times are relative to the first one, so that their squares keep all digits.
     let origin = group[0].0;
     let count = group.len() as f64;
     let x = |ms: i64| (ms - origin) as f64;
@@ -101,8 +103,8 @@ fn least_squares(group: &[Sample], made: &mut Vec<Sample>) {
     }
 }
 
-/// All points, and one without a value at the start of each range that has none. The ranges are those of the query,
-/// or with `trim` those from the first point to the last.
+/// All points, and a point without a value at the start of each range that has no points. The ranges are
+/// those of the query, or with `trim` those from the first to the last point.
 fn gaps(ranges: &mut Ranges, points: &[Sample], span: Span<'_>, trim: bool) -> Result<Vec<Sample>, String> {
     let mut made = Vec::new();
     let mut rest = points;

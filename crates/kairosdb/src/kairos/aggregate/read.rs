@@ -12,7 +12,7 @@ impl Aggregator {
     /// Reads an aggregator.
     ///
     /// # Errors
-    /// The error says what is wrong with it.
+    /// A message with the problem of the aggregator.
     pub(crate) fn of(value: &Value) -> Result<Self, String> {
         let Value::Object(all) = value else { return Err("must be an object.".to_owned()) };
         let name = all.get("name").and_then(Value::as_str).ok_or("name may not be empty.")?;
@@ -60,7 +60,7 @@ impl Properties<'_> {
         }))
     }
 
-    /// Which multiple of the deviation is added to the mean.
+    /// The factor of the deviation that is added to the mean, if there is one.
     fn around(&self) -> Result<Option<f64>, String> {
         // KairosDB takes the whole part.
         let count = self.real("dev_count")?.unwrap_or(1.0).trunc();

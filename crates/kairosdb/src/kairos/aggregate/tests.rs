@@ -94,7 +94,7 @@ fn points_one_by_one() {
     assert!(apply(json!({"name": "rate"}), &[(1000, 1.0), (1000, 2.0)]).is_err());
 }
 
-/// The time that a moving mean takes does not depend on its number of points.
+/// The time that a moving mean takes does not depend on the number of points in its window.
 #[test]
 fn means_of_very_many_points() {
     let points: Vec<(i64, f64)> = (0..400_000).map(|at| (at, (at % 7) as f64)).collect();

@@ -49,7 +49,7 @@ fn values_of_all_kinds() {
         br#"{"name":"m","tags":{"h":"a"},"ttl":5,"datapoints":[[1500000000001,9007199254740993]]}"#,
     );
     assert_eq!((points.cut, points.rounded, points.with_ttl), (1, 1, 1));
-    // Whole numbers beyond 64 bits count as those in texts do.
+    // Whole numbers beyond 64 bits are handled like those in texts.
     let points = datapoints(
         br#"{"name":"m","tags":{"h":"a"},"datapoints":[[1000,18446744073709551617],[2000,-9223372036854775809],
            [3000,"18446744073709551617"],[4000,1e30],[5000,36893488147419103232]]}"#,
@@ -141,7 +141,7 @@ fn good_points_of_a_bad_body_count() {
     let (points, refused) = read(&format!("[{},{bad},{}]", good("a"), good("c")));
     assert_eq!(points.iter().map(|p| p.0.as_str()).collect::<Vec<_>>(), ["a;a=1", "b;a=1", "b;a=1", "c;a=1"]);
     assert_eq!(refused, ["metric[1](name=b).datapoints[1].value must be a number: text is not kept here."]);
-    // Half a body: metrics that arrived whole count, the metric that was cut off does not.
+    // Half a body: metrics that arrived completely are accepted, the metric that was cut off is not.
     let (points, refused) = read(&format!("[{},{}", good("a"), &good("b")[..45]));
     assert_eq!((points.len(), refused.len()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! Deletes a range of time of metrics. Names and settings stay, also of metrics that have no point left.
+//! Deletes a time range of metrics. Names and settings stay, even for metrics that have no points left.
 
 use plumbago_store::{RangeReport, TimeRange};
 
@@ -7,14 +7,16 @@ use crate::deletion::{BUSY_PAUSE, Deleted, EXAMPLES_MAX, blocking, retry};
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
-/// Metrics that are handled together. They are held still meanwhile.
+/// Number of metrics that are handled together. They are held still meanwhile.
 const BATCH: usize = 100;
-/// How often a metric is asked for of which points are on their way to the store. Each time waits some seconds for it.
+/// How often a metric is requested that has points on their way to the store. Each request waits some seconds
+/// for it.
 const BUSY_TRIES: u32 = 8;
 
-/// Deletes the range, or counts what it has.
+/// Deletes the range, or counts its points.
 ///
 /// # Errors
+///
 /// See [`VerbError`].
 pub(super) async fn delete(
     work: &Work,

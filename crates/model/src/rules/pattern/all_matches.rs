@@ -1,4 +1,4 @@
-//! An ordered list of patterns, of which every match may count.
+//! An ordered list of patterns, every one of which may match.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use regex::{RegexSet, RegexSetBuilder};
 
 use super::{Engine, Pattern, PatternError, first_line};
 
-/// Size limit of the compiled set. Each pattern alone passed the default limit; together they may be larger.
+/// Size limit of the compiled set. Each pattern alone passed the default limit; together they may exceed it.
 const SET_BYTES_MAX: usize = 512 << 20;
 
 /// Size limit of the cache that a search fills.

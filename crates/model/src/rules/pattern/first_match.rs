@@ -1,4 +1,4 @@
-//! An ordered list of patterns, of which the first match counts.
+//! An ordered list of patterns, of which the first match is used.
 
 use super::{AllMatches, Pattern, PatternError};
 

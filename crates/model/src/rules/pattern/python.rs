@@ -16,7 +16,7 @@ pub(super) struct Translation {
     pub(super) needs_backtracking: bool,
 }
 
-/// Rewrites what Python spells differently. Text that neither dialect accepts is copied, so that the engine
+/// Rewrites syntax that differs in Python. Text that neither dialect accepts is copied, so that the engine
 /// reports it.
 pub(super) fn translate(python: &str) -> Translation {
     let rest = python.chars().peekable();
@@ -67,7 +67,7 @@ impl Translator<'_> {
         self.ascii_scopes.last().copied().unwrap_or_default()
     }
 
-    /// A `+` right after a quantifier forbids backtracking into it. To the plain engine it would be a
+    /// A `+` right after a quantifier forbids backtracking into it. The plain engine would read it as a
     /// second quantifier.
     fn possessive(&mut self) {
         if self.rest.next_if_eq(&'+').is_some() {
@@ -131,7 +131,7 @@ impl Translator<'_> {
                 let negation = if c.is_ascii_uppercase() { "^" } else { "" };
                 self.out.push_str(&format!("[{negation}{members}]"));
             }
-            // These two are word boundaries to the engines, and themselves to Python.
+            // The engines read these two as word boundaries, Python as the characters themselves.
             '<' | '>' => self.out.push(c),
             _ if !c.is_ascii() => self.out.push(c),
             _ => self.out.extend(['\\', c]),
@@ -145,7 +145,8 @@ impl Translator<'_> {
         self.out.push_str(&format!("(?:(?<=[{word}]){same}[{word}])|(?<![{word}]){other}[{word}]))"));
     }
 
-    /// Two octal digits follow: the three together are a character, not the number of a group.
+    /// Whether two octal digits follow. If so, the three digits together are a character, not the number of a
+    /// group.
     fn is_long_octal(&self) -> bool {
         let mut rest = self.rest.clone();
         (0..2).all(|_| rest.next().is_some_and(|c| c.is_digit(8)))
@@ -168,7 +169,7 @@ impl Translator<'_> {
         while self.rest.next().is_some_and(|c| c != ')') {}
     }
 
-    /// `{m}`, `{m,}`, `{,n}` and `{m,n}` repeat. Any other brace is text to Python.
+    /// `{m}`, `{m,}`, `{,n}` and `{m,n}` repeat. Python reads any other brace as text.
     fn repetition(&mut self) {
         let inner: String = self.rest.clone().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
         let closed = self.rest.clone().nth(inner.len()) == Some('}');

@@ -24,7 +24,7 @@ fn beginnings() {
     }
 }
 
-/// As `re.sub` since Python 3.7.
+/// The results are those of `re.sub` since Python 3.7.
 #[test]
 fn replacing() {
     for (pattern, text, replaced) in [
@@ -36,7 +36,7 @@ fn replacing() {
         ("(?<=b)", "\u{e4}b\u{e4}", "\u{e4}b<>\u{e4}"),
         ("z", "ab", "ab"),
         ("x*", "", "<>"),
-        // Behind an empty match a longer one may begin at the same character.
+        // After an empty match, a longer one may begin at the same character.
         ("|a", "aba", "<><a><>b<><a><>"),
         ("x*|b", "abxb", "<>a<><b><x><><b><>"),
         (r"(?=a)|a(?!b)", "aab", "<><a><>ab"),

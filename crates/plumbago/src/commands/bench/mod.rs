@@ -33,7 +33,7 @@ pub enum BenchCommand {
 ///
 /// # Errors
 ///
-/// If the measurement fails; see the function of each command.
+/// If the measurement fails. See the function of each command.
 pub fn run(command: BenchCommand, file: Option<&Path>) -> Result<(), Failure> {
     match command {
         BenchCommand::Load(args) => load::run(&args, file),

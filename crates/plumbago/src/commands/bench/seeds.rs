@@ -1,4 +1,4 @@
-//! `plumbago bench seeds`: measures the figures of the articles that the project began with.
+//! `plumbago bench seeds`: measures the figures that were the goals at the start of the project.
 
 use std::io;
 use std::path::{Path, PathBuf};

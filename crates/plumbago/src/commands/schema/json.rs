@@ -1,4 +1,4 @@
-//! What `plumbago syncdb --json` and `plumbago schema --json` print.
+//! The JSON output of `plumbago syncdb` and `plumbago schema`.
 
 use plumbago_store_cassandra::schema::{Difference, LiveSchema, Schema, Severity};
 use plumbago_store_cassandra::{Report, SyncPlan};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{describe, server_name};
 
-/// The object of `syncdb`. There is no `report` in a dry run.
+/// The object of `syncdb`. In a dry run it has no `report`.
 pub(super) fn sync(plan: &SyncPlan, made: &[String], report: Option<&Report>) -> Value {
     let statements: Vec<&str> = plan.statements.iter().map(|statement| statement.cql.as_str()).collect();
     let mut object = json!({

@@ -35,7 +35,8 @@ impl LocalMetrics for EngineMetrics {
     }
 }
 
-/// A server that acknowledged rows within this time counts as accepting rows. The rows that it refuses are deferred.
+/// A server that acknowledged rows within this time counts as accepting rows. Rows that it refuses are
+/// deferred.
 const ACKNOWLEDGES: Duration = Duration::from_secs(3);
 
 /// The rows in the spool, for the cluster.

@@ -27,7 +27,7 @@ use crate::serve::rules;
 /// How long a stop waits until rows are acknowledged. All others stay in the spool.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The stores of a daemon on Cassandra. Cloning shares them.
+/// The stores of a daemon on Cassandra. Clones share the same stores.
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Cassandra {
     pub(super) store: CassandraStore,
@@ -35,9 +35,9 @@ pub(in crate::serve) struct Cassandra {
     pub(super) names: Names,
     pub(super) member: Member,
     pub(super) leases: Arc<LeaseKeeper>,
-    /// Globs are answered by Cassandra's SASI indexes (`index.mode = "sasi"`).
+    /// Whether globs are resolved by Cassandra's SASI indexes (`index.mode = "sasi"`).
     pub(super) by_sasi: bool,
-    /// Reads update the time of a metric's last read (`read_on`).
+    /// Whether reads update the time of a metric's last read (`read_on`).
     pub(super) notes_reads: bool,
     copy: EmbeddedStore,
     sending: CancellationToken,
@@ -92,8 +92,8 @@ impl Cassandra {
         Ok(this)
     }
 
-    /// Returns a check that refuses names which the tables cannot hold. It logs one refused name in ten
-    /// seconds at most.
+    /// Returns a check that refuses names that the tables cannot hold. It logs at most one refused name in
+    /// ten seconds.
     pub(super) fn name_check(&self) -> NameCheck {
         let (store, by_sasi) = (self.store.clone(), self.by_sasi);
         let throttle = Throttle::new(10_000);
@@ -128,7 +128,7 @@ impl Cassandra {
         Ok(())
     }
 
-    /// Says how many rows stay in the spool at a stop, deferred ones included.
+    /// Logs how many rows stay in the spool at a stop, including deferred ones.
     fn report_unsent(&self) {
         let status = self.spooled.status();
         let rows = status.spool.pending_rows;
@@ -140,10 +140,11 @@ impl Cassandra {
         tracing::warn!(rows, why, "not all rows were sent; the spool keeps them for the next start");
     }
 
-    /// Holds the files of the spool or of the copy of the names, for backups.
+    /// Holds the files of the spool, or of the copy of the names, for backups.
     ///
     /// # Errors
-    /// If the disk fails, or the database is being opened again.
+    ///
+    /// If the disk fails, or the database is being reopened.
     pub(in crate::serve) fn hold(&self, name: &str, links: &Path) -> Result<Vec<HeldFile>, BackupError> {
         match name {
             "names" => self.copy.hold(links).map_err(|error| BackupError::Hold(error.to_string())),

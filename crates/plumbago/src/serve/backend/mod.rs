@@ -32,7 +32,7 @@ use crate::error::{Exit, Failure};
 /// Pause between two updates of the gauges of the disk.
 const MEASURE: Duration = Duration::from_secs(10);
 
-/// The opened stores, by the traits through which others use them.
+/// The opened stores, by the traits through which they are used.
 pub(super) struct Backend {
     pub(super) points: Arc<dyn PointStore>,
     pub(super) flush: Arc<dyn FlushStore>,
@@ -40,7 +40,7 @@ pub(super) struct Backend {
     pub(super) keeper: Keeper,
 }
 
-/// The store as a whole: its background tasks, its state for operators, and its end.
+/// The store as a whole: its background tasks, its state for operators, and closing it.
 #[derive(Debug, Clone)]
 pub(super) enum Keeper {
     Embedded(EmbeddedStore),
@@ -95,8 +95,8 @@ impl Backend {
             Keeper::Cassandra(cassandra) => {
                 let rows = Arc::new(cassandra.store.clone());
                 let directories: Option<Arc<dyn DirectoryStore>> = Some(Arc::clone(&rows) as _);
-                // The listing must not use `Names`: to it a metric with metadata exists already, so a repair through
-                // it would write nothing.
+                // The listing must not use `Names`. For `Names`, a metric with metadata already exists, so a
+                // repair through it would write nothing.
                 let listing: Arc<dyn MetadataStore> = rows.clone();
                 let windows: Option<Arc<dyn SharedWindows>> = Some(Arc::clone(&rows) as _);
                 Stores { rows, metadata, listing, points, directories, states, windows, delete_points: false }
@@ -138,7 +138,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the store that records which metrics are read, if one does.
+    /// Returns the store that records which metrics are read, if there is one.
     pub(super) fn notes_reads(&self) -> Option<Arc<dyn ReadNotes>> {
         match self {
             Self::Embedded(store) => Some(Arc::new(store.clone())),
@@ -148,7 +148,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the store in Cassandra, if it is one.
+    /// Returns the store in Cassandra, if that is the store.
     pub(super) fn cassandra(&self) -> Option<&CassandraStore> {
         match self {
             Self::Embedded(_) => None,
@@ -183,7 +183,7 @@ impl Keeper {
         }
     }
 
-    /// States in `conditions` what is wrong with the store.
+    /// Raises conditions in `conditions` for everything that is wrong with the store.
     pub(super) fn report(&self, conditions: &Conditions) {
         match self {
             Self::Embedded(store) => conditions.set(Severity::NotReady, "store_broken", store.trouble()),
@@ -229,7 +229,7 @@ impl Keeper {
         Ok(why)
     }
 
-    /// Waits until a store on other machines has acknowledged all rows, or `stop`.
+    /// Waits until a store on other machines has acknowledged all rows, or until `stop` is cancelled.
     pub(super) async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError> {
         let Self::Cassandra(cassandra) = self else { return Ok(()) };
         let sent = stop.run_until_cancelled(cassandra.spooled.drain(SEND_TIMEOUT)).await;
@@ -293,7 +293,7 @@ async fn maintain(store: EmbeddedStore, stop: CancellationToken) {
     }
 }
 
-/// Opens the store. If a power cut has torn its log, the log is cut off at the damaged place.
+/// Opens the store. If a power cut has damaged its log, the log is cut off at the damaged place.
 fn open_embedded(
     config: &Config,
     clock: &Arc<dyn Clock>,

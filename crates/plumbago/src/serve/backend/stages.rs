@@ -1,5 +1,5 @@
-//! What the store holds of each stage, for the status. The status is requested every few seconds, so this reads no
-//! row and asks no server.
+//! The content of the store by stage, for the status. The status is requested every few seconds, so this
+//! reads no rows and sends no request to a server.
 
 use plumbago_model::{Stage, StorageRules};
 use plumbago_store_cassandra::TableInUse;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Keeper;
 
 impl Keeper {
-    /// Returns what the store has of each stage, as a JSON object. `null` stands for what is not known.
+    /// Returns the content of the store by stage, as a JSON object. Unknown values are `null`.
     pub(in crate::serve) async fn by_stage(&self, rules: &StorageRules) -> Value {
         match self {
             Self::Embedded(store) => {

@@ -1,5 +1,5 @@
-//! `aliasQuery`: names each series by the last value of another target. The target is made from the series'
-//! name.
+//! `aliasQuery`: names each series after the last value of another target. The target is made from the
+//! series' name.
 
 use crate::aggregate::Aggregate;
 use crate::context::Context;

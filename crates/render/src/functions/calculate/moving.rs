@@ -131,7 +131,7 @@ fn windows(
     factor: f64,
     pace: &mut Pace<'_>,
 ) -> Result<Vec<f64>, Fault> {
-    /// Windows up to this size are summed value by value, so that the rounding is graphite-web's.
+    /// Windows up to this size are summed value by value, so that rounding is the same as in graphite-web.
     const SUMMED_PLAINLY: usize = 32;
     if size == 0 || values.len() <= size {
         return Ok(vec![f64::NAN; values.len().saturating_sub(size)]);
@@ -174,8 +174,8 @@ fn windows(
 }
 
 /// Computes each window from the end of one block and the beginning of the next. Each value is used at most
-/// twice. No value is ever subtracted again, which would leave rounding errors. The earlier value comes first in
-/// `merge`, because Python's `max` of 0.0 and -0.0 is the one that comes first.
+/// twice. No value is ever subtracted again, because that would leave rounding errors. The earlier value
+/// comes first in `merge`, because Python's `max` of 0.0 and -0.0 is the one that comes first.
 fn by_blocks(values: &[f64], size: usize, start: f64, merge: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     let mut ends = vec![start; values.len()];
     for at in (0..values.len()).rev() {

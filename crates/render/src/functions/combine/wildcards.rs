@@ -1,4 +1,4 @@
-//! Functions that combine the series which differ only in some components.
+//! Functions that combine series that differ only in some components.
 
 use super::aggregate::combined;
 use crate::context::Context;

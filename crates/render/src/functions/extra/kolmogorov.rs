@@ -72,8 +72,8 @@ fn probability(a: Vec<f64>, b: Vec<f64>) -> f64 {
     tail((n * m / (n + m)).sqrt() * largest)
 }
 
-/// The tail of Kolmogorov's distribution above `z`. Two series exist; each converges fast on its side of about
-/// 1.2.
+/// The tail of Kolmogorov's distribution above `z`. There are two infinite series for it; one converges fast
+/// below about 1.2, the other above.
 fn tail(z: f64) -> f64 {
     if z == 0.0 {
         1.0

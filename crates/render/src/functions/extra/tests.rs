@@ -1,5 +1,5 @@
 //! The expected numbers were computed without this code: transforms and distributions by their definitions (a
-//! sum over all values; 2,000 terms of Kolmogorov's series), the rest by hand.
+//! sum over all values; 2,000 terms of Kolmogorov's series), the rest manually.
 
 use crate::TimeSeries;
 use crate::functions::tests::{Stored, run_over};

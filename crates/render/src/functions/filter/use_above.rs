@@ -1,5 +1,5 @@
-//! `useSeriesAbove`: finds the series with a value above a threshold, and returns other series: those whose
-//! name results from a replacement.
+//! `useSeriesAbove`: finds the series with a value above a threshold, and returns other series, whose names
+//! result from a replacement in the names of these.
 
 use crate::aggregate::Aggregate;
 use crate::context::Context;

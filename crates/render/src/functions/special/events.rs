@@ -1,4 +1,5 @@
-//! `events`: the number of events in each second: of all events with *, or of those with all of the tags.
+//! `events`: the number of events in each second. It counts all events for *, otherwise the events with all
+//! of the tags.
 
 use crate::context::Context;
 use crate::fetch::Source;

@@ -1,4 +1,4 @@
-//! Functions of the difference between a point and the one before it.
+//! Functions of the difference between a point and the previous one.
 
 use crate::context::Context;
 use crate::function::{Args, Function, Group, Kind, Outcome, Param, SERIES};

@@ -1,4 +1,4 @@
-//! `hitcount`: takes points as rates per second, and sums them up to amounts in buckets of time.
+//! `hitcount`: treats points as rates per second, and adds them up to amounts in buckets of time.
 
 use super::summarize::{INTERVAL, interval};
 use crate::attime::Unit;

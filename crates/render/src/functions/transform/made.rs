@@ -5,7 +5,7 @@ use crate::fault::Fault;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param};
 use crate::series::TimeSeries;
 
-/// One year.
+/// The longest step: one year.
 const STEP_MAX: i64 = 365 * 86_400;
 
 const NAME: Param = Param::new("name", Kind::String);

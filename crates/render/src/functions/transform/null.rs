@@ -1,5 +1,5 @@
-//! `transformNull`: replaces unknown points by a constant. With reference series, only where one of these
-//! is known.
+//! `transformNull`: replaces unknown points by a constant. If there are reference series, only where one of
+//! these is known.
 
 use crate::context::Context;
 use crate::function::{Args, Default, Function, Group, Kind, Outcome, Param, SERIES};

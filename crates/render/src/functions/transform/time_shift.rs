@@ -55,7 +55,7 @@ pub(super) const ALL: &[Function] = &[
     ),
 ];
 
-/// The shift with its sign. Without one it goes back.
+/// The shift with its sign. A shift without a sign goes back in time.
 fn signed(text: &str) -> String {
     if text.starts_with(|c: char| c.is_ascii_digit()) { format!("-{text}") } else { text.to_owned() }
 }

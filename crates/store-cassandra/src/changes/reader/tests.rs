@@ -13,7 +13,7 @@ const NOW: i64 = 1_760_000_000;
 struct Written {
     bucket: i64,
     row: Row,
-    /// The time from which on a lagging replica has the row, and the time when the row was acknowledged.
+    /// The time from which a lagging replica has the row, and the time when the row was acknowledged.
     seen_from: i64,
     acknowledged: i64,
 }
@@ -26,7 +26,7 @@ struct Feed {
     requests: AtomicU64,
     ids: AtomicU64,
     transferred: Mutex<HashMap<Uuid, u64>>,
-    /// Of this many requests, one fails.
+    /// One in this many requests fails.
     fails_every: u64,
 }
 

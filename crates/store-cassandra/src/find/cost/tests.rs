@@ -26,7 +26,8 @@ fn chosen(all: f64, terms: &[&str]) -> Vec<String> {
 
 #[test]
 fn long_lists_are_left_out() {
-    // 200,000 names, 100 for each host. On a real server this choice was twice as fast as all terms.
+    // 200,000 names, 100 for each host. On a real server this choice was twice as fast as a query with all
+    // terms.
     let wide = ["dc1 50000", "rack0* 100000", "host00* 10000", "cpu 40000", "3 50000", "m3 40000"];
     assert_eq!(chosen(200_000.0, &wide), ["host00*", "cpu", "m3", "dc1"]);
     let wide = ["dc1 50000", "host0* 100000", "cpu 40000", "3 50000", "m3 40000"];

@@ -42,7 +42,7 @@ fn queries_are_few_and_narrow() {
         (r"a.\*.c", vec!["WHERE name = a.*.c"]),
         // A comma outside braces is plain text.
         ("a,b.c", vec!["WHERE name = a,b.c"]),
-        // A leading % would make it another kind of search.
+        // A leading % would turn the prefix into another kind of search.
         ("a.%x*.c", vec!["WHERE component_0 = a AND component_2 = c"]),
         ("a.%x.*", vec!["WHERE parent = a.%x."]),
         ("%x.**.*", vec!["WHERE component_0 = %x"]),

@@ -1,4 +1,4 @@
-//! Metrics whose values follow from name and slot, so that every test knows what must be there.
+//! Metrics whose values are computed from name and slot, so that every test knows the expected values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use plumbago_store_embedded::{Config, EmbeddedStore};
 use plumbago_telemetry::Registry;
 
 pub(crate) const BLOCK: u32 = 40;
-/// A retention so long that nothing expires unless a test wants it.
+/// A retention so long that nothing expires unless a test needs this.
 pub(crate) const LONG: Stage = Stage { resolution: 60, points: 5_256_000 };
 /// The start of a day.
 pub(crate) const START: u32 = 29_000 * 1440;
@@ -50,7 +50,7 @@ pub(crate) fn metrics(count: u32, stage: Stage) -> Vec<Metric> {
 }
 
 impl Metric {
-    /// The first slot of its first block: never before [`START`].
+    /// The first slot of the metric's first block, which is not before [`START`].
     pub(crate) fn first(&self, store: &EmbeddedStore) -> u32 {
         store.layout().block_start(&self.id, START + BLOCK - 1) as u32
     }
@@ -90,7 +90,8 @@ impl Metric {
     }
 }
 
-/// Block `number` of every metric, with the number of blocks as its state row.
+/// A batch with block `number` of every metric. The state row of each metric contains the number of its
+/// blocks.
 pub(crate) fn block(store: &EmbeddedStore, metrics: &[Metric], number: u32) -> FlushBatch {
     let mut batch = FlushBatch::default();
     for metric in metrics {
@@ -102,7 +103,7 @@ pub(crate) fn block(store: &EmbeddedStore, metrics: &[Metric], number: u32) -> F
     batch
 }
 
-/// How many blocks of each metric there are, by its state row.
+/// The number of blocks of each metric according to its state row.
 pub(crate) fn blocks_by_state(store: &EmbeddedStore) -> std::collections::BTreeMap<MetricId, u32> {
     let mut blocks = std::collections::BTreeMap::new();
     store

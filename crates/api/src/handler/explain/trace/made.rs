@@ -27,25 +27,25 @@ pub(super) struct MadeTargets {
 
 #[derive(Debug, Default)]
 struct MadeBy {
-    /// By the hash of the text.
+    /// The first targets, each with the hash of its text.
     first: Vec<(u64, Made)>,
     others: HashSet<u64>,
 }
 
 #[derive(Debug)]
 struct Made {
-    /// The text or its beginning.
+    /// The text of the target, or the beginning of a long text.
     text: String,
     is_whole: bool,
-    /// The first expressions that it reads, each once.
+    /// The first expressions that the target reads, without duplicates.
     reads: Vec<String>,
     more_reads: usize,
     seen: Seen,
 }
 
 impl MadeTargets {
-    /// The record of a target that a call made; `None` if the target is only counted, because enough others are
-    /// shown.
+    /// The record of a target that a call made; `None` if the target is only counted, because enough other
+    /// targets are shown.
     pub(super) fn seen(&mut self, maker: &Place, target: &Target) -> Option<&mut Seen> {
         let hash = self.hasher.hash_one(&target.text);
         let of_call = self.by_call.entry(maker.clone()).or_default();
@@ -97,8 +97,8 @@ impl Made {
             "kind": "made",
             "text": self.text,
             "whole": self.is_whole,
-            // Of a target that a function made, only the valid beginning is used. A target of a request must be valid
-            // as a whole.
+            // For a target that a function made, the longest valid beginning is enough. A target of a request
+            // must be valid as a whole.
             "plots": self.is_whole && parse(&self.text).is_ok(),
             "fetches": self.reads.iter().flat_map(|read| fetches(read)).collect::<Vec<_>>(),
             "more_fetches": self.more_reads,

@@ -1,4 +1,4 @@
-//! The errors of the two protocols.
+//! KairosDB's and OpenTSDB's protocols: which of them a path speaks, and the form of their answers and errors.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::error::ApiError;
 
-/// Whose protocol a request speaks.
+/// The protocol that a request uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Kairos,
@@ -35,7 +35,7 @@ impl From<ApiError> for Failure {
 }
 
 impl Protocol {
-    /// Whose protocol is spoken on a path below `api.url_prefix`; `None` for all of Graphite's.
+    /// The protocol of a path below `api.url_prefix`; `None` for all of Graphite's paths.
     pub(crate) fn of(path: &str) -> Option<Self> {
         match path.strip_prefix("/api/")? {
             below if below.starts_with("v1/") => Some(Self::Kairos),
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// A failure in the form that the clients of the protocol know.
+    /// A failure in the form that clients of the protocol expect.
     pub(crate) fn failure(self, failure: &Failure) -> Response {
         let value = match self {
             Self::Kairos => json!({ "errors": failure.texts }),
@@ -61,12 +61,12 @@ impl Protocol {
         response
     }
 
-    /// An error of the API in the form that the clients of the protocol know.
+    /// An error of the API in the form that clients of the protocol expect.
     pub(crate) fn error(self, error: ApiError) -> Response {
         self.failure(&error.into())
     }
 
-    /// An answer of JSON, or the failure in the form that the clients know.
+    /// A JSON answer, or the failure in the form that clients of the protocol expect.
     pub(crate) fn answer(self, answer: Result<String, Failure>) -> Response {
         match answer {
             Ok(text) => json_text(StatusCode::OK, text),
@@ -74,7 +74,7 @@ impl Protocol {
         }
     }
 
-    /// The answer to a request with a method that the path does not accept.
+    /// The answer to a request whose method the path does not accept.
     pub(crate) fn wrong_method(self, allowed: &'static str) -> Response {
         let text = format!("use {allowed} here");
         let mut response = self.failure(&Failure::new(StatusCode::METHOD_NOT_ALLOWED, text));
@@ -83,7 +83,7 @@ impl Protocol {
     }
 }
 
-/// An error of the API in the form of the path, which may begin with `url_prefix`.
+/// An error of the API in the form of the path's protocol. The path may begin with `url_prefix`.
 pub(crate) fn error_of_path(error: ApiError, path: &str, url_prefix: &str) -> Response {
     match Protocol::of(path.strip_prefix(url_prefix).unwrap_or(path)) {
         Some(protocol) => protocol.error(error),
@@ -91,7 +91,7 @@ pub(crate) fn error_of_path(error: ApiError, path: &str, url_prefix: &str) -> Re
     }
 }
 
-/// An answer of JSON.
+/// Returns a JSON response.
 pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = status;
