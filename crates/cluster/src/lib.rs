@@ -10,6 +10,7 @@
 //! sends the rows again that a server may have lost. [`peers`] reads the pending rows and the events of other
 //! daemons, [`TaggedSeries`] tags and hides series, [`LeaseKeeper`] decides which daemon runs a job.
 
+mod clock_problems;
 mod clocks;
 mod error;
 mod follow;

@@ -74,4 +74,7 @@ pub trait Outbox: Send + Sync + Debug {
 pub trait RowTimestamps: Send + Sync + Debug {
     /// The last timestamp that a row or deletion got, in microseconds since the epoch. Later ones are greater.
     fn last_us(&self) -> i64;
+
+    /// Sets how far this machine's clock is behind the servers', in milliseconds. Later timestamps are moved by it.
+    fn set_lag(&self, ms: i64);
 }

@@ -11,6 +11,7 @@ use plumbago_telemetry::{Conditions, Severity, with_causes};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock_problems::ClockProblems;
 use crate::pace::Pace;
 use crate::retry::{RETRY_PAUSE, with_jitter};
 use crate::schema::{self, SchemaCheck};
@@ -19,7 +20,7 @@ use crate::writer_file::OwnWriter;
 use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile};
 
 /// The conditions that [`Member::report`] can raise.
-pub const CONDITIONS: [&str; 10] = [
+pub const CONDITIONS: [&str; 11] = [
     "schema",
     "store_down",
     "refused_tables",
@@ -30,6 +31,7 @@ pub const CONDITIONS: [&str; 10] = [
     "deferred_rows",
     "features_off",
     "clock_ahead",
+    "clock_behind",
 ];
 
 /// The parts of the daemon that a [`Member`] works with.
@@ -74,8 +76,8 @@ struct Inner {
     schema: SchemaCheck,
     /// Why the last attempt to join failed; `None` before the first failure and after this daemon has joined.
     join_error: StdMutex<Option<String>>,
-    /// The problem of the clock at the last comparison with the server's clock.
-    ahead: StdMutex<Option<String>>,
+    /// What is wrong with the clock, as of the last comparisons with the server's.
+    clock_problems: StdMutex<ClockProblems>,
     /// If `true`, the shared store resolves globs, so no names are loaded.
     finds_names: bool,
     clock: Arc<dyn Clock>,
@@ -112,7 +114,7 @@ impl Member {
             restarts: AtomicU64::new(0),
             schema: SchemaCheck::new(parts.needs),
             join_error: StdMutex::default(),
-            ahead: StdMutex::default(),
+            clock_problems: StdMutex::default(),
             clock: parts.clock,
             touch_after: parts.touch_after,
             checked: parts.checked,
@@ -203,7 +205,9 @@ impl Member {
         conditions.set(Severity::Warning, "nodes_missing", missing);
         conditions.set(Severity::Warning, "deferred_rows", deferred);
         conditions.set(Severity::Warning, "features_off", listed(status.features_off));
-        conditions.set(Severity::Warning, "clock_ahead", self.ahead().clone());
+        let ClockProblems { ahead, behind } = self.clock_problems().clone();
+        conditions.set(Severity::Warning, "clock_ahead", ahead);
+        conditions.set(Severity::Warning, "clock_behind", behind);
     }
 
     /// The identity under which this daemon writes.
@@ -285,8 +289,8 @@ impl Member {
         self.0.schema.status()
     }
 
-    pub(crate) fn ahead(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn clock_problems(&self) -> MutexGuard<'_, ClockProblems> {
+        self.0.clock_problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn nodes(&self) -> MutexGuard<'_, NodesFile> {

@@ -102,6 +102,21 @@ async fn timestamps_ahead_of_the_server_are_said_while_they_are() {
     assert_eq!(reasons(&daemon.member), [""; 0]);
 }
 
+/// Otherwise what other daemons have deleted would hide the rows of this one until its clock is past the deletion.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_behind_is_said_and_timestamps_follow_the_server() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.clock.set(NOW - 600);
+    daemon.start().await;
+    let says = async || warnings(&daemon.member).iter().any(|text| text.contains("is 600 s behind"));
+    wait_until("the warning", says).await;
+    assert_eq!(daemon.outbox.lag_ms.load(Ordering::Relaxed), 600_000);
+    daemon.clock.set(NOW);
+    wait_until("the end", async || warnings(&daemon.member).is_empty()).await;
+    assert_eq!(daemon.outbox.lag_ms.load(Ordering::Relaxed), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_cannot_join_is_not_ready_and_says_why() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());

@@ -1,4 +1,5 @@
-//! Combines pending rows with the answer of the remote store: pending slots win.
+//! Combines pending rows with the answer of the remote store: pending slots win, unless the remote store has a later
+//! value of a slot.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,10 +12,18 @@ use plumbago_store::{Column, ReadRequest, SlotRange, WriteBatch};
 use crate::calls::Table;
 use crate::slice;
 
+/// The slots of a range that the spool has.
+#[derive(Debug, Clone)]
+struct Pending {
+    column: Column,
+    /// The timestamp of each known slot, in microseconds since the epoch.
+    times: Vec<i64>,
+}
+
 /// The known slots of each range of a request; `None` for ranges of which the spool has nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    columns: Vec<Option<Column>>,
+    columns: Vec<Option<Pending>>,
     /// Damaged slices.
     pub(crate) damaged: u64,
 }
@@ -26,14 +35,16 @@ impl Overlay {
     /// If the spool cannot be read. Damaged slices are counted and cause no error.
     pub(crate) fn read(spool: &Spool, request: &ReadRequest) -> Result<Self, SpoolError> {
         let mut overlay = Self { columns: vec![None; request.ranges.len()], damaged: 0 };
-        let damaged = visit(spool, &request.ranges, request.include_retained, &mut |batch, places| {
-            overlay.lay(batch, request, places);
-        })?;
+        let damaged =
+            visit(spool, &request.ranges, request.include_retained, &mut |batch, timestamp_us, places| {
+                overlay.lay(batch, timestamp_us, request, places);
+            })?;
         Ok(Self { damaged, ..overlay })
     }
 
-    /// Writes runs over the ranges that they touch. Later calls win.
-    fn lay(&mut self, batch: &WriteBatch, request: &ReadRequest, ranges: &[usize]) {
+    /// Writes runs over the ranges that they touch. The later timestamp wins, and of equal ones the later call: deferred
+    /// slices do not come in the order of commits.
+    fn lay(&mut self, batch: &WriteBatch, timestamp_us: i64, request: &ReadRequest, ranges: &[usize]) {
         for run in &batch.runs {
             for at in ranges {
                 let range = &request.ranges[*at];
@@ -44,12 +55,15 @@ impl Overlay {
                     continue;
                 }
                 let len = (range.until - range.from) as usize;
-                let column = self.columns[*at].get_or_insert_with(|| Column::unknown(len, table.coarse));
+                let empty =
+                    || Pending { column: Column::unknown(len, table.coarse), times: vec![i64::MIN; len] };
+                let Pending { column, times } = self.columns[*at].get_or_insert_with(empty);
                 for slot in from..until {
                     let source = (slot - run.first_slot) as usize;
                     let target = (slot - range.from) as usize;
                     let value = batch.values(run)[source];
-                    if !value.is_nan() {
+                    if !value.is_nan() && timestamp_us >= times[target] {
+                        times[target] = timestamp_us;
                         column.values[target] = value;
                         if let Some(count) = column.counts.get_mut(target) {
                             *count = batch.counts(run)[source];
@@ -63,13 +77,60 @@ impl Overlay {
     /// Returns only the slots of the spool.
     pub(crate) fn alone(self, request: &ReadRequest) -> Vec<Column> {
         let columns = self.columns.into_iter().zip(&request.ranges);
-        columns.map(|(column, range)| column.unwrap_or_else(|| range.unknown())).collect()
+        columns.map(|(ours, range)| ours.map_or_else(|| range.unknown(), |ours| ours.column)).collect()
+    }
+
+    /// The parts of ranges in which the remote store has other values than the spool, where those of the spool are from
+    /// before `before_us` (microseconds since the epoch): the index of each range, and the part.
+    ///
+    /// Such a value is not known to be older than ours. A deferred slot may wait for hours, while a later value of it,
+    /// of this writer or of another one, arrives at once.
+    pub(crate) fn doubtful(
+        &self,
+        request: &ReadRequest,
+        remote: &[Column],
+        before_us: i64,
+    ) -> Vec<(usize, SlotRange)> {
+        let mut parts = Vec::new();
+        for (at, (ours, theirs)) in self.columns.iter().zip(remote).enumerate() {
+            let Some(ours) = ours else { continue };
+            let differs = |slot: &usize| ours.times[*slot] < before_us && ours.differs(theirs, *slot);
+            let mut slots = (0..ours.times.len()).filter(differs);
+            let Some(first) = slots.next() else { continue };
+            let last = slots.next_back().unwrap_or(first);
+            let range = request.ranges[at];
+            let (from, until) = (range.from + first as u32, range.from + last as u32 + 1);
+            parts.push((at, SlotRange { from, until, ..range }));
+        }
+        parts
+    }
+
+    /// Takes out the slots that the remote store has from a later time. `times` are those of the remote slots of each
+    /// part, as `RemotePoints::written_at` returns them. Returns whether there were such slots.
+    pub(crate) fn yield_to(
+        &mut self,
+        request: &ReadRequest,
+        parts: &[(usize, SlotRange)],
+        times: &[Vec<i64>],
+    ) -> bool {
+        let mut has_later = false;
+        for ((at, part), times) in parts.iter().zip(times) {
+            let Some(Some(ours)) = self.columns.get_mut(*at) else { continue };
+            let first = (part.from - request.ranges[*at].from) as usize;
+            for (slot, written_us) in (first..).zip(times) {
+                if ours.times.get(slot).is_some_and(|ours_us| ours_us < written_us) {
+                    has_later |= !ours.column.values[slot].is_nan();
+                    ours.column.values[slot] = f64::NAN;
+                }
+            }
+        }
+        has_later
     }
 
     /// Replaces slots in the remote store's answer by those of the spool.
     pub(crate) fn over(self, columns: &mut [Column]) {
         for (column, ours) in columns.iter_mut().zip(self.columns) {
-            let Some(ours) = ours else { continue };
+            let Some(Pending { column: ours, .. }) = ours else { continue };
             for (at, value) in ours.values.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
                 if let Some(place) = column.values.get_mut(at) {
                     *place = *value;
@@ -89,7 +150,7 @@ impl Overlay {
 pub(crate) fn occupied(spool: &Spool, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, SpoolError> {
     let mut parts: Vec<Vec<Range<u32>>> = vec![Vec::new(); ranges.len()];
     // A damaged slice is counted when it is read.
-    visit(spool, ranges, true, &mut |batch, places| {
+    visit(spool, ranges, true, &mut |batch, _, places| {
         for run in &batch.runs {
             for at in places {
                 let range = &ranges[*at];
@@ -104,13 +165,13 @@ pub(crate) fn occupied(spool: &Spool, ranges: &[SlotRange]) -> Result<Vec<Vec<Ra
     Ok(parts)
 }
 
-/// Calls `take` for each slice of the metrics of these ranges, with the positions of the metric's ranges. Returns the
-/// number of damaged slices.
+/// Calls `take` for each slice of the metrics of these ranges, with its timestamp in microseconds and the positions of the
+/// metric's ranges. Returns the number of damaged slices.
 fn visit(
     spool: &Spool,
     ranges: &[SlotRange],
     include_retained: bool,
-    take: &mut dyn FnMut(&WriteBatch, &[usize]),
+    take: &mut dyn FnMut(&WriteBatch, i64, &[usize]),
 ) -> Result<u64, SpoolError> {
     let mut places: HashMap<Id, Vec<usize>> = HashMap::new();
     for (at, range) in ranges.iter().enumerate() {
@@ -119,10 +180,10 @@ fn visit(
     let mut ids: Vec<Id> = places.keys().copied().collect();
     ids.sort_unstable();
     let (mut batch, mut damaged) = (WriteBatch::default(), 0);
-    let mut each = |place: usize, _: i64, bytes: &[u8]| {
+    let mut each = |place: usize, timestamp_us: i64, bytes: &[u8]| {
         batch.clear();
         match slice::read(MetricId(ids[place]), bytes, &mut batch) {
-            Ok(()) => take(&batch, &places[&ids[place]]),
+            Ok(()) => take(&batch, timestamp_us, &places[&ids[place]]),
             Err(slice::Damaged) => damaged += 1,
         }
     };
@@ -132,4 +193,14 @@ fn visit(
         spool.read(&ids, &mut each)?;
     }
     Ok(damaged)
+}
+
+impl Pending {
+    /// Whether both have a slot, with different values or counts.
+    fn differs(&self, remote: &Column, slot: usize) -> bool {
+        let Some(theirs) = remote.values.get(slot) else { return false };
+        let ours = self.column.values[slot];
+        let is_same_count = self.column.counts.get(slot) == remote.counts.get(slot);
+        !ours.is_nan() && !theirs.is_nan() && (ours.to_bits() != theirs.to_bits() || !is_same_count)
+    }
 }

@@ -24,6 +24,11 @@ use crate::stats::Stats;
 
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
+/// If a pending row is older than this, in microseconds, and the remote store has another value of its slot, the
+/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked. Reads
+/// that decide on a write do not wait for it: what another writer has stored must go into the windows at once.
+const DOUBT_AFTER_US: i64 = 60_000_000;
+
 /// A remote store behind a spool. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SpooledStore {
@@ -134,6 +139,26 @@ impl SpooledStore {
         Ok(overlay)
     }
 
+    /// Takes slots out of the overlay of which the remote store has a value that was written later. Returns whether there
+    /// were any.
+    async fn yield_to_later(
+        &self,
+        overlay: &mut Overlay,
+        request: &ReadRequest,
+        remote: &[Column],
+    ) -> Result<bool, StoreError> {
+        let is_decisive = request.include_retained;
+        let before_us =
+            if is_decisive { i64::MAX } else { self.spool.now_us().saturating_sub(DOUBT_AFTER_US) };
+        let parts = overlay.doubtful(request, remote, before_us);
+        if parts.is_empty() {
+            return Ok(false);
+        }
+        let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
+        let times = self.remote.written_at(&ranges).await?;
+        Ok(overlay.yield_to(request, &parts, &times))
+    }
+
     fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
         let encoded = encode(rows);
         let slices: Vec<Slice<'_>> =
@@ -209,8 +234,12 @@ impl PointStore for SpooledStore {
     /// Reads the spool first, so that rows which are acknowledged in between are in the answer of the remote
     /// store.
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        let overlay = self.overlay(request).await?;
+        let mut overlay = self.overlay(request).await?;
         let mut columns = self.remote.read_own(request).await?;
+        if self.yield_to_later(&mut overlay, request, &columns).await? {
+            // The values from which these times are may have been written since the first read.
+            columns = self.remote.read_own(request).await?;
+        }
         overlay.over(&mut columns);
         Ok(columns)
     }

@@ -1,7 +1,7 @@
 //! The change feed: names that other daemons created and deleted.
 //!
-//! There is one partition (bucket) per minute. A row holds a list of names, so creating many metrics adds few
-//! rows. [`reader`] reads them.
+//! There is one partition (bucket) per minute, by the servers' clock, so that daemons agree on it whatever their own
+//! clocks show. A row holds a list of names, so creating many metrics adds few rows. [`reader`] reads them.
 
 mod reader;
 
@@ -79,7 +79,7 @@ impl NameStore {
     /// Adds a change to the feed. A failure is only logged: the change itself is done, and other daemons see
     /// it when they next read all names.
     pub(crate) async fn announce(&self, deleted: bool, names: &[&str]) {
-        let bucket = self.clock.now() / CHANGES_BUCKET_SECONDS;
+        let bucket = self.agreed_clock.now() / CHANGES_BUCKET_SECONDS;
         for row in rows_of(names.iter().copied()) {
             let values = (bucket, deleted, &row, self.origin);
             if let Err(error) = self.run("announce a change", self.text.insert_change(), values).await {

@@ -23,6 +23,7 @@ use crate::flight;
 use crate::names::{self, NameLimits};
 use crate::prepared::NameStatements;
 use crate::schema::{METADATA, METRICS};
+use crate::server_clock::{AgreedClock, ServerClock};
 use crate::session::Cluster;
 use crate::statements::Names;
 use crate::stats::Stats;
@@ -62,6 +63,8 @@ pub(crate) struct NameStore {
     pub(crate) text: Names,
     pub(crate) config: Config,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The clock of the change feed.
+    pub(crate) agreed_clock: Arc<dyn Clock>,
     pub(crate) stats: Stats,
     pub(crate) damage: DamageReporter,
     /// The origin that marks this process's changes in the feed.
@@ -78,7 +81,7 @@ impl NameStore {
     pub(crate) fn new(
         cluster: Arc<Cluster>,
         config: &Config,
-        clock: Arc<dyn Clock>,
+        (clock, servers): (Arc<dyn Clock>, ServerClock),
         stats: Stats,
         origin: Uuid,
     ) -> Self {
@@ -87,6 +90,7 @@ impl NameStore {
             text: Names::new(&config.metadata_keyspace()),
             config: config.clone(),
             damage: DamageReporter::new(stats.damaged.clone(), clock.clone()),
+            agreed_clock: Arc::new(AgreedClock::new(servers, clock.clone())),
             clock,
             stats,
             origin,

@@ -32,7 +32,7 @@ pub(crate) struct TableStatements {
     pub(crate) insert: PreparedStatement,
     pub(crate) insert_late: PreparedStatement,
     pub(crate) select: PreparedStatement,
-    pub(crate) select_timed: Option<PreparedStatement>,
+    pub(crate) select_timed: PreparedStatement,
     /// These ask all replicas: a deletion that one of them misses can be undone by it later.
     pub(crate) any: PreparedStatement,
     pub(crate) delete: PreparedStatement,
@@ -204,12 +204,9 @@ impl Tables {
         let insert = statement(&session, &text.insert, write).await?;
         check_types(&insert, table)?;
         let mut select = statement(&session, &text.select, read).await?;
-        let mut select_timed = match &text.select_timed {
-            Some(text) => Some(statement(&session, text, read).await?),
-            None => None,
-        };
+        let mut select_timed = statement(&session, &text.select_timed, read).await?;
         let speculative = speculative(&session, *self.config.speculative_after);
-        for select in select_timed.iter_mut().chain([&mut select]) {
+        for select in [&mut select_timed, &mut select] {
             select.set_execution_profile_handle(speculative.clone());
         }
         Ok(TableStatements {

@@ -1,5 +1,7 @@
 //! Reads points: one query for each partition, many at once.
 
+mod times;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -142,12 +144,12 @@ impl PointReader {
             }
             Err(error) => return Err(error),
         };
-        let timed = statements.select_timed.as_ref().filter(|_| merge::needs_write_time(range.aggregation));
-        let mut statement = Cow::Borrowed(timed.unwrap_or(&statements.select));
+        let timed = range.stage_index > 0 && merge::needs_write_time(range.aggregation);
+        let mut statement = Cow::Borrowed(if timed { &statements.select_timed } else { &statements.select });
         if decides_on_a_write(request, view) {
             statement.to_mut().set_consistency(statements.decisive_consistency);
         }
-        let mut rows = Rows::new(request, part, view, timed.is_some());
+        let mut rows = Rows::new(request, part, view, timed);
         let mut state = PagingState::start();
         loop {
             let (page, next) = self.page(session, &statement, range, part, table, state).await?;

@@ -70,6 +70,10 @@ impl SharedStore for CassandraStore {
         self.clock_difference().await.map(|(_, server_ms)| server_ms)
     }
 
+    fn set_lag(&self, ms: i64) {
+        self.clusters.timestamps.set_lag(ms);
+    }
+
     async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
         self.durable_writes().await
     }
@@ -136,7 +140,7 @@ impl SharedStore for CassandraStore {
     }
 
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {
-        Box::new(FeedReader::new(self.names.clone(), self.clock.clone(), since))
+        Box::new(FeedReader::new(self.names.clone(), self.names.agreed_clock.clone(), since))
     }
 
     async fn take_lease(

@@ -18,8 +18,8 @@ pub struct Points {
     pub insert_late: String,
     /// Reads a range of offsets in one partition.
     pub select: String,
-    /// Like `select`, with the time at which each row was written; `None` for raw points.
-    pub select_timed: Option<String>,
+    /// The same, with the time at which each row was written.
+    pub select_timed: String,
     /// Finds out whether a partition has a row.
     pub any: String,
     /// Deletes a whole partition.
@@ -48,7 +48,7 @@ impl Points {
             insert_late: format!("{insert} USING TTL ?"),
             insert,
             select: format!("SELECT {wanted} FROM {table} {part}"),
-            select_timed: of.coarse.then(|| format!("SELECT {wanted}, WRITETIME(value) FROM {table} {part}")),
+            select_timed: format!("SELECT {wanted}, WRITETIME(value) FROM {table} {part}"),
             any: format!("SELECT offset FROM {table} WHERE metric = ? AND time_start_ms = ? LIMIT 1"),
             delete: format!("DELETE FROM {table} WHERE metric = ? AND time_start_ms = ?"),
             any_in: format!("SELECT offset FROM {table} {part} LIMIT 1"),

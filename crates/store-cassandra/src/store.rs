@@ -71,11 +71,11 @@ impl CassandraStore {
         let identity = SharedIdentity::new(identity);
         let server_clock = ServerClock::default();
         let clocks = (clock.clone(), server_clock.clone());
-        let writer = PointWriter::new(tables.clone(), config, identity.clone(), clocks, stats.clone());
+        let writer =
+            PointWriter::new(tables.clone(), config, identity.clone(), clocks.clone(), stats.clone());
         let reader =
             PointReader::new(tables.clone(), config.concurrency as usize, clock.clone(), stats.clone());
-        let names =
-            NameStore::new(clusters.names.clone(), config, clock.clone(), stats.clone(), Uuid::new_v4());
+        let names = NameStore::new(clusters.names.clone(), config, clocks, stats.clone(), Uuid::new_v4());
         let names = Arc::new(names);
         Ok(Self {
             config: Arc::new(config.clone()),
@@ -276,6 +276,10 @@ impl RemotePoints for CassandraStore {
 
     async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         self.occupied_parts(ranges).await
+    }
+
+    async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        self.reader.written_at(ranges, self.identity.get()).await
     }
 
     async fn delete_at(

@@ -12,7 +12,14 @@ const UNKNOWN_US: i64 = 300_000_000;
 
 /// Gives timestamps: the current time, but always later than the last one. Clones share the last one.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Timestamps(Arc<AtomicI64>);
+pub(crate) struct Timestamps(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    last_us: AtomicI64,
+    /// How far this machine's clock is behind the servers', in microseconds.
+    lag_us: AtomicI64,
+}
 
 impl Timestamps {
     /// Continues after an earlier process that gave timestamps up to about `last_us` (microseconds since the epoch).
@@ -20,16 +27,22 @@ impl Timestamps {
     /// would lose against those of the earlier one.
     pub(crate) fn continue_after(&self, last_us: i64) {
         if last_us > now_us() {
-            self.0.fetch_max(last_us.saturating_add(UNKNOWN_US), Ordering::Relaxed);
+            self.0.last_us.fetch_max(last_us.saturating_add(UNKNOWN_US), Ordering::Relaxed);
         }
+    }
+
+    /// Sets how far this machine's clock is behind the servers', in milliseconds. Without it, changes by this process
+    /// would lose against earlier ones of other daemons.
+    pub(crate) fn set_lag(&self, ms: i64) {
+        self.0.lag_us.store(ms.saturating_mul(1000), Ordering::Relaxed);
     }
 }
 
 impl TimestampGenerator for Timestamps {
     fn next_timestamp(&self) -> i64 {
-        let now = now_us();
+        let now = now_us().saturating_add(self.0.lag_us.load(Ordering::Relaxed));
         let next = |last: i64| now.max(last.saturating_add(1));
-        next(self.0.update(Ordering::Relaxed, Ordering::Relaxed, next))
+        next(self.0.last_us.update(Ordering::Relaxed, Ordering::Relaxed, next))
     }
 }
 
@@ -53,5 +66,16 @@ mod tests {
         timestamps.clone().continue_after(ahead);
         let next = timestamps.next_timestamp();
         assert!(next > ahead && timestamps.next_timestamp() == next + 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_is_helped() {
+        let timestamps = Timestamps::default();
+        timestamps.clone().set_lag(600_000);
+        let first = timestamps.next_timestamp();
+        assert!((now_us()..=now_us() + 600_000_000).contains(&first));
+        assert!(first > now_us() + 300_000_000, "the test may take a while");
+        timestamps.set_lag(0);
+        assert!(timestamps.next_timestamp() > first);
     }
 }

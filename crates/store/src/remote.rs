@@ -82,6 +82,16 @@ pub trait RemotePoints: Send + Sync + Debug {
         Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
     }
 
+    /// When the slots of these ranges were written, in microseconds since the epoch: one list for each range, with
+    /// `i64::MIN` for a slot without a row. Of a coarse stage only this writer's own rows count. An empty answer means
+    /// that the store cannot tell.
+    ///
+    /// # Errors
+    /// If the store as a whole cannot be read.
+    async fn written_at(&self, _ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Deletes everything that was written to these stages up to a timestamp (microseconds since the epoch).
     ///
     /// # Errors
@@ -134,6 +144,10 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
 
     async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         (**self).occupied(ranges).await
+    }
+
+    async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        (**self).written_at(ranges).await
     }
 
     async fn delete_at(

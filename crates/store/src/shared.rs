@@ -129,6 +129,10 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// If it cannot be read.
     async fn server_clock_ms(&self) -> Result<i64, StoreError>;
 
+    /// Sets how far this machine's clock is behind the servers', in milliseconds. The timestamps of later changes of
+    /// names are moved by it.
+    fn set_lag(&self, _ms: i64) {}
+
     /// Whether the servers write points to a log before they acknowledge them. `None` if the keyspace for
     /// points or that for names does not exist at present.
     ///

@@ -88,6 +88,8 @@ pub(crate) struct FakeOutbox {
     pub(crate) released_ms: AtomicI64,
     /// The last timestamp of a row, in microseconds since the epoch.
     pub(crate) last_us: AtomicI64,
+    /// How far the daemon's clock is behind, in milliseconds.
+    pub(crate) lag_ms: AtomicI64,
     /// What the servers answer when asked whether they keep a commit log.
     pub(crate) is_durable: AtomicBool,
 }
@@ -95,6 +97,10 @@ pub(crate) struct FakeOutbox {
 impl RowTimestamps for FakeOutbox {
     fn last_us(&self) -> i64 {
         self.last_us.load(Ordering::Relaxed)
+    }
+
+    fn set_lag(&self, ms: i64) {
+        self.lag_ms.store(ms, Ordering::Relaxed);
     }
 }
 

@@ -260,8 +260,8 @@ impl Spool {
     }
 
     /// Visits the slices of some metrics that are pending or were acknowledged in the last minute: the
-    /// position in `ids`, the timestamp in microseconds since the epoch, and the bytes. A metric's slices
-    /// come in the order of commits.
+    /// position in `ids`, the timestamp under which they are sent as of now (microseconds since the epoch), and the
+    /// bytes. A metric's slices come in the order of commits, but deferred ones come first.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] while the database is being opened again.
@@ -288,6 +288,17 @@ impl Spool {
     /// [`SpoolError::Unavailable`] when a change could not be written; earlier ones are kept.
     pub fn edit(&self, ids: &[Id], change: &mut dyn FnMut(usize, &[u8]) -> Edit) -> Result<(), SpoolError> {
         self.shared.edit(ids, change)
+    }
+
+    /// Sets how far the clock is behind the servers', in milliseconds. Timestamps of later commits are moved by it: they
+    /// would otherwise lose against earlier rows and deletions of other daemons.
+    pub fn set_lag(&self, ms: i64) {
+        self.shared.lag_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// The time that timestamps come from, in microseconds since the epoch.
+    pub(crate) fn now_us(&self) -> i64 {
+        self.shared.now_us()
     }
 
     /// What the spool holds.

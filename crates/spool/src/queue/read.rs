@@ -35,10 +35,12 @@ impl Shared {
         let since_ms =
             acknowledged_within.map_or(i64::MIN, |within| self.steady_ms() - within.as_millis() as i64);
         for segment in self.readable_segments(since_ms) {
+            // 0 for deferred slices and those that have arrived, which keep their own timestamps.
+            let sent_us = self.last_us_of(segment);
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {
                     match read_value(&value) {
-                        Some((_, bytes)) => visit(place, key.timestamp_us, bytes),
+                        Some((_, bytes)) => visit(place, key.timestamp_us.max(sent_us), bytes),
                         None => self.report_damage(&key, "its value is not a slice"),
                     }
                     true

@@ -71,6 +71,8 @@ pub(super) struct Shared {
     pub(super) released_ms: AtomicI64,
     /// Whether the servers keep a commit log.
     pub(super) is_durable: AtomicBool,
+    /// How far the clock is behind the servers', in milliseconds.
+    pub(super) lag_ms: AtomicI64,
 }
 
 impl Shared {
@@ -106,6 +108,7 @@ impl Shared {
             hurries: AtomicBool::new(false),
             released_ms: AtomicI64::new(i64::MIN),
             is_durable: AtomicBool::new(false),
+            lag_ms: AtomicI64::new(0),
         };
         shared.show();
         Ok(shared)
@@ -134,7 +137,7 @@ impl Shared {
         self.await_disk()?;
         let mut last_us = lock(&self.commits);
         // Raised even if the commit fails: it may have reached the log, with this timestamp.
-        *last_us = (self.clock.now_ms().saturating_mul(1000)).max(*last_us + 1);
+        *last_us = self.now_us().max(*last_us + 1);
         let timestamp_us = *last_us;
         let (mut number, mut segment) = self.open_segment();
         if self.is_full(&segment) {
@@ -322,7 +325,7 @@ impl Shared {
         let resend_bytes = self.resend_bytes();
         let segments = lock(&self.segments);
         let pending = segments.pending();
-        let age_us = |oldest: i64| self.clock.now_ms().saturating_mul(1000).saturating_sub(oldest).max(0);
+        let age_us = |oldest: i64| self.now_us().saturating_sub(oldest).max(0);
         SpoolStats {
             pending_bytes: pending.bytes,
             pending_rows: pending.rows,
@@ -333,6 +336,12 @@ impl Shared {
             resend_bytes,
             last_us,
         }
+    }
+
+    /// The time that timestamps come from, in microseconds since the epoch.
+    pub(super) fn now_us(&self) -> i64 {
+        let now_ms = self.clock.now_ms().saturating_add(self.lag_ms.load(Ordering::Relaxed));
+        now_ms.saturating_mul(1000)
     }
 
     /// The time by which retention is measured. The wall clock may be set meanwhile.

@@ -203,6 +203,16 @@ impl RemotePoints for TimedRemote {
         Ok(columns.collect())
     }
 
+    async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        let cells = self.cells.lock().unwrap();
+        let times = ranges.iter().map(|range| {
+            let slots = cells.get(&(range.id, range.stage, range.stage_index > 0));
+            let time = |slot: u32| slots.and_then(|slots| slots.get(&slot)).map_or(i64::MIN, |cell| cell.0);
+            (range.from..range.until).map(time).collect()
+        });
+        Ok(times.collect())
+    }
+
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],

@@ -104,6 +104,7 @@ pub async fn several_writers(keyspace: Keyspace) {
     late_windows_complete_those_of_others(&store, &other).await;
     all_daemons_see_the_same(&store, &other, &replica).await;
     windows_of_others_can_be_replaced(&store, &other).await;
+    times_of_rows_are_known(&store, &other).await;
     foreign_rows_are_skipped(&store, &keyspace).await;
     late_points_carry_what_remains(&store, &keyspace).await;
     a_missing_table_keeps_its_points_waiting(&store).await;
@@ -246,6 +247,19 @@ async fn windows_of_others_can_be_replaced(store: &CassandraStore, other: &Cassa
     // A row that the writer computes later wins.
     other.write(&batch(run, &[7.0], &[70_000])).await.unwrap();
     assert_eq!(read(store, run, 1).await, (vec![7.0], vec![70_002]));
+}
+
+/// Raw rows belong to all writers. Of windows, only the own ones count.
+async fn times_of_rows_are_known(store: &CassandraStore, other: &CassandraStore) {
+    let raw = run("times", 0, RAW.slot(now()) - 5, Aggregation::Sum);
+    let coarse = run("times", 1, HOURS.slot(now()) - 5, Aggregation::Sum);
+    let at = i64::from(now()) * 1_000_000;
+    for run in [raw, coarse] {
+        store.writer().write_at(&batch(run, &[1.0, f64::NAN, 1.0], &[1, 0, 1]), at).await.unwrap();
+        other.writer().write_at(&batch(run, &[2.0, 2.0], &[1, 1]), at + 1).await.unwrap();
+    }
+    let times = store.written_at(&[range(raw, 4), range(coarse, 4)]).await.unwrap();
+    assert_eq!(times, [vec![at + 1, at + 1, at, i64::MIN], vec![at, i64::MIN, at, i64::MIN]]);
 }
 
 async fn foreign_rows_are_skipped(store: &CassandraStore, keyspace: &Keyspace) {

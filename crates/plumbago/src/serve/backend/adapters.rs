@@ -76,6 +76,10 @@ impl RowTimestamps for SpoolOutbox {
     fn last_us(&self) -> i64 {
         self.0.spool().stats().last_us
     }
+
+    fn set_lag(&self, ms: i64) {
+        self.0.spool().set_lag(ms);
+    }
 }
 
 /// The leases of the shared store, for maintenance jobs.

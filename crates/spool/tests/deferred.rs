@@ -1,0 +1,121 @@
+//! Reads of slots of which the spool and the server have different values: the later one is seen, also if the other was
+//! deferred.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
+use plumbago_model::{Clock, ManualClock};
+use plumbago_spool::{Sender, SenderConfig, SpooledStore};
+use plumbago_store::layer::Faults;
+use plumbago_store::{PointStore, ReadRequest, RemotePoints, WriteBatch};
+use plumbago_tests::wait::eventually;
+use tokio_util::sync::CancellationToken;
+
+const SLOT: u32 = 1000;
+
+fn of(metric: u32, value: f64) -> WriteBatch {
+    let mut batch = WriteBatch::default();
+    batch.push(run(id(metric), 0, SLOT), &[value], None);
+    batch
+}
+
+async fn seen(store: &SpooledStore, metric: u32) -> f64 {
+    values(store, id(metric), SLOT, SLOT + 1).await[0]
+}
+
+/// Writes rows that arrive until others were deferred: that happens once later ones are acknowledged.
+async fn until_deferred(store: &SpooledStore, rows: u64) {
+    while store.status().spool.deferred_rows < rows {
+        store.write(&of(9, 0.0)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn until_sent(store: &SpooledStore) {
+    let is_sent = || {
+        let spool = store.status().spool;
+        spool.pending_rows == spool.deferred_rows
+    };
+    eventually("all but the deferred rows to be sent", is_sent).await;
+}
+
+/// Metrics 1 to 3 have deferred rows, which are not sent again in this test.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deferred_row_hides_no_later_value() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let config = SenderConfig { retry_deferred_every: Duration::from_secs(3600), ..sender_config() };
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), config).run(stop.clone()));
+    // Older than what is deferred.
+    remote.write_at(&of(3, 30.0), 1).await.unwrap();
+    remote.dead.lock().unwrap().extend([1, 2, 3].map(id));
+    for metric in 1..=3 {
+        store.write(&of(metric, f64::from(metric))).await.unwrap();
+    }
+    until_deferred(&store, 3).await;
+    remote.dead.lock().unwrap().clear();
+
+    // The later value of metric 1 is our own, and that of metric 2 comes from another writer.
+    clock.advance(1);
+    store.write(&of(1, 10.0)).await.unwrap();
+    remote.write_at(&of(2, 20.0), clock.now_ms() * 1000).await.unwrap();
+    until_sent(&store).await;
+    assert_eq!(seen(&store, 1).await, 10.0);
+    // Acknowledged slices are read for a minute.
+    clock.advance(61);
+    assert_eq!(store.status().spool.deferred_rows, 3);
+    assert_eq!([seen(&store, 1).await, seen(&store, 2).await, seen(&store, 3).await], [10.0, 20.0, 3.0]);
+    stop.cancel();
+    sender.await.unwrap();
+}
+
+/// The value before a deferred one was acknowledged less than a minute ago, so the spool still has both.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledged_row_hides_no_deferred_one() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let config = SenderConfig { retry_deferred_every: Duration::from_secs(3600), ..sender_config() };
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), config).run(stop.clone()));
+    store.write(&of(1, 1.0)).await.unwrap();
+    until_sent(&store).await;
+    remote.dead.lock().unwrap().insert(id(1));
+    store.write(&of(1, 2.0)).await.unwrap();
+    until_deferred(&store, 1).await;
+    assert_eq!(seen(&store, 1).await, 2.0);
+    stop.cancel();
+    sender.await.unwrap();
+}
+
+/// What another writer has replaced goes into no window, although this writer's own row was acknowledged just now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock.clone(), remote.clone());
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+    let decisive = async || {
+        let ranges = vec![range(id(1), 0, SLOT, SLOT + 1)];
+        let request = ReadRequest { ranges, include_retained: true, ..Default::default() };
+        store.read(&request).await.unwrap().remove(0).values[0]
+    };
+    store.write(&of(1, 1.0)).await.unwrap();
+    until_sent(&store).await;
+    clock.advance(1);
+    remote.write_at(&of(1, 2.0), clock.now_ms() * 1000).await.unwrap();
+    assert_eq!(decisive().await, 2.0);
+    // An own value that waits, or was just sent, is later again.
+    clock.advance(1);
+    store.write(&of(1, 3.0)).await.unwrap();
+    assert_eq!(decisive().await, 3.0);
+    stop.cancel();
+    sender.await.unwrap();
+}
