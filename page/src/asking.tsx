@@ -26,7 +26,7 @@ export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Ref
     const controller = new AbortController();
     current.value = controller;
     busy.value = true;
-    // The reason of an earlier refusal is not one for this request. The field for the token stays, as somebody may be in it.
+    // The reason of an earlier refusal is not one for this request. After a 401 the problem stays: it shows the field in which somebody may be typing the token.
     if (problem.peek()?.status !== 401) problem.value = null;
     request(controller.signal).then(
       (found) => {

@@ -290,7 +290,7 @@ function grafanaTimes(range: Fields | null): { from: string; until: string } | n
   return from && until ? { from, until } : null;
 }
 
-/** A time of Grafana as /render takes it: now-6h, milliseconds, or ISO 8601. Of roundings only that to days (now/d) has a word; another one becomes a whole unit. */
+/** A time of Grafana as /render takes it: now-6h, milliseconds, or ISO 8601. Graphite can only round to days (now/d). Another rounded start becomes one whole unit before now. */
 function grafanaTime(value: unknown, isEnd: boolean): string | null {
   const text = string(value);
   if (/^\d{11,}$/.test(text)) return String(Math.floor(Number(text) / 1000));

@@ -15,7 +15,7 @@ import { bare, hiddenOf, option, withToggled, type Panel } from "./link";
 import { count, duration, moment, short, visible } from "./numbers";
 import { Options } from "./options";
 import { summary, type Shaped } from "./shape";
-import { answered, current, dark, isAbsolute, live, removePanel, setOption, setPanel, setSeconds, showing, spoken, view } from "./state";
+import { answered, current, dark, isAbsolute, isSeconds, live, removePanel, setOption, setPanel, setSeconds, showing, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 import { Values } from "./values";
 
@@ -302,7 +302,7 @@ function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null,
   const { plot, shaped } = drawn;
   // Keys may come faster than answers: a range that they made counts, not that of the answer.
   const asked = [view.peek().from, view.peek().until];
-  const [from = 0, until = 0] = asked.every((time) => /^\d{5,}$/.test(time)) ? asked.map(Number) : [found.from, found.until];
+  const [from = 0, until = 0] = asked.every(isSeconds) ? asked.map(Number) : [found.from, found.until];
   const length = until - from;
   const way = event.key === "ArrowLeft" ? -1 : 1;
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {

@@ -6,7 +6,7 @@ import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, isSeconds, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -105,7 +105,7 @@ function seconds(from: string, until: string): [number, number] {
   const now = Math.floor(Date.now() / 1000);
   const units: Record<string, number> = { s: 1, min: 60, h: 3600, d: 86_400, w: 604_800, mon: 2_592_000, y: 31_536_000 };
   const of = (text: string): number | null => {
-    if (/^\d{5,}$/.test(text)) return Number(text);
+    if (isSeconds(text)) return Number(text);
     if (text === "now" || text === "") return now;
     const found = /^(?:now)?-(\d+)(s|min|h|d|w|mon|y)/.exec(text);
     return found ? now - Number(found[1]) * (units[found[2] ?? ""] ?? 1) : null;

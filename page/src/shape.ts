@@ -67,7 +67,7 @@ export function shape(answer: Columns, stacks: (column: Column, place: number) =
   return { times, drawn, own, below };
 }
 
-/** The ends of an axis for values between `min` and `max`: those that were asked for, if they are in order. */
+/** The ends of an axis for values between `min` and `max`: the requested ends, if the lower one is below the upper one. */
 export function padded(min: number | null, max: number | null, low: number | null, high: number | null): [number, number] {
   let [from, to] = [min ?? 0, max ?? 1];
   if (from === to) [from, to] = from === 0 ? [0, 1] : [Math.min(0, from), Math.max(0, to) * 1.1];

@@ -39,8 +39,13 @@ export const panelKeys = new Keys();
 /** Whether the time range moves with the clock. */
 export const moves = computed(() => !isAbsolute(view.value.until));
 
+/** Whether a time is in seconds since the epoch. Eight digits are a date. */
+export function isSeconds(time: string): boolean {
+  return /^\d{5,}$/.test(time) && time.length !== 8;
+}
+
 export function isAbsolute(time: string): boolean {
-  return /^\d{5,}$/.test(time) || /^\d\d:\d\d_\d{8}$/.test(time) || /^\d{8}$/.test(time);
+  return isSeconds(time) || /^\d\d:\d\d_\d{8}$/.test(time) || /^\d{8}$/.test(time);
 }
 
 /** Shows another part, or the graphs again. Back undoes it. */

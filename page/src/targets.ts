@@ -1,6 +1,6 @@
 // Names and tags as targets of /render. Pure.
 
-/** A name as a target that means only this name: what the grammars of globs and of targets would take for their own is escaped. */
+/** A name as a target that means only this name: characters with a meaning in globs or targets are escaped. */
 export function escaped(name: string): string {
   return name.replace(/[*?[{}\\]/g, "\\$&").replace(/[(){},'"\\|=]/g, "\\$&");
 }

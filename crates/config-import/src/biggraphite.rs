@@ -53,7 +53,8 @@ fn contact_points(entries: &[Entry], suffix: &str, key: &str, draft: &mut Draft<
     };
     let (hosts, others): (Vec<_>, Vec<_>) = parse::items(&points.value).partition(|host| is_host(host));
     for other in others {
-        draft.error(points.at(), format!("{other:?} is no host; the port is a setting of its own"));
+        let text = format!("{other:?} is not a host name; the port belongs into BG_CASSANDRA_PORT{suffix}");
+        draft.error(points.at(), text);
     }
     draft.add(key, hosts.iter().map(|host| parse::joined(host, port)), points.at());
 }

@@ -290,7 +290,8 @@ fn receiver(section: &Section<'_>, protocol: &str, draft: &mut Draft<'_>) {
                 draft.not_needed(key.at(), "compressed streams are recognised");
             }
             "compression" => {
-                let text = "of compressed streams, those of gzip, LZ4 and framed snappy are read: change the senders";
+                let text =
+                    "this compression is not supported; let the senders use gzip, LZ4 or framed snappy";
                 draft.no_equivalent(key.at(), text);
             }
             "buffer-size" | "log-incomplete" => {

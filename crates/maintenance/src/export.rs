@@ -95,6 +95,10 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
 /// Refuses the data directory and the directories in it that are the daemon's. A directory of its own in there is
 /// possible: the daemon of the package can write nowhere else.
 fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
+    if directory.components().any(|part| part == Component::ParentDir) {
+        let text = format!("{} has \"..\"; name the directory without it", directory.display());
+        return Err(VerbError::Invalid(text));
+    }
     let whole = real(directory);
     let Ok(inside) = whole.strip_prefix(real(data)) else { return Ok(()) };
     let first = inside.components().next();
@@ -214,21 +218,23 @@ fn place_of(name: &str) -> Option<PathBuf> {
     is_inside.then_some(path)
 }
 
-/// Writes a temporary file beside the target, and renames it when it is complete. Long stretches without points are left out, so that they
-/// take no room on the disk.
+/// Writes a temporary file beside the target, and renames it when it is complete. Parts without points become holes in
+/// the file, which take no room on the disk.
 fn replace(path: &Path, content: &Sparse) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let mut file = fs::File::create(&new)?;
-    file.set_len(content.len)?;
-    for (place, bytes) in &content.parts {
-        file.seek(SeekFrom::Start(*place))?;
-        file.write_all(bytes)?;
-    }
-    fs::rename(&new, path).inspect_err(|_| {
+    let written = fs::File::create(&new).and_then(|mut file| {
+        file.set_len(content.len)?;
+        for (place, bytes) in &content.parts {
+            file.seek(SeekFrom::Start(*place))?;
+            file.write_all(bytes)?;
+        }
+        fs::rename(&new, path)
+    });
+    written.inspect_err(|_| {
         let _ = fs::remove_file(&new);
     })
 }

@@ -19,8 +19,8 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard output for whoever may read it. A failure is not an error, as when the reader of a pipe has
-/// ended or the disk of a file is full: the daemon goes on, and stops as it should.
+/// Writes a line to standard output. A failed write (closed pipe, full disk) is ignored, so that the daemon goes on, and
+/// stops as it should.
 pub fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

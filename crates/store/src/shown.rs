@@ -25,7 +25,11 @@ pub struct ShownSlots<'a> {
 impl<'a> ShownSlots<'a> {
     /// Reads the range `(from, until]`, in seconds since the epoch.
     pub fn new(source: &'a dyn SeriesSource, name: &str, stage: Stage, (from, until): (i64, i64)) -> Self {
-        Self { source, name: Arc::from(name), stage, from, until, part: stage.duration() as i64 }
+        let name = Arc::from(name);
+        let mut slots = Self { source, name, stage, from, until, part: 0 };
+        // Begins small, so that of a full stage nothing is read twice. Parts with few slots grow.
+        slots.part = slots.least().clamp(1, (stage.duration() as i64).max(1));
+        slots
     }
 
     /// Seconds of a part that has at most [`KNOWN_MAX`] slots.
@@ -41,7 +45,8 @@ impl<'a> ShownSlots<'a> {
     pub async fn read_part(&mut self) -> Result<Option<Vec<(i64, f64)>>, FetchError> {
         while self.from < self.until {
             let end = self.until.min(self.from.saturating_add(self.part));
-            // The stage is chosen by the age of the range, so its age is made that of the stage.
+            // The age of a range decides which stage answers. So `now` is set such that the range is as old as this stage
+            // reaches.
             let now = self.from.saturating_add(self.stage.duration() as i64).max(end);
             let names = vec![Arc::clone(&self.name)];
             let request = FetchRequest { names, from: self.from, until: end, now, slots_max: KNOWN_MAX };

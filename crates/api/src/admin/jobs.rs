@@ -112,7 +112,7 @@ pub(super) async fn read(
             parameters.insert(known, typed(value));
         }
     }
-    let name = name.ok_or_else(|| wrong(format!("{key}: must be a name")))?;
+    let name = name.ok_or_else(|| wrong(format!("the parameter {key} is missing")))?;
     Ok((name, Value::Object(parameters)))
 }
 

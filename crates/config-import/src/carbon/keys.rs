@@ -93,7 +93,7 @@ fn one(key: &Key, draft: &mut Draft<'_>) {
     let at = key.at();
     let is_on = parse::flag(&key.value) == Some(true);
     match key.name.as_str() {
-        "CARBON_METRIC_PREFIX" => draft.text("self_metrics.prefix", &*key.value, at),
+        "CARBON_METRIC_PREFIX" => draft.text("self_metrics.prefix", key.value.trim_matches('.'), at),
         "CARBON_METRIC_INTERVAL" => draft.seconds("self_metrics.interval", &key.value, at),
         "MAX_CACHE_SIZE" if key.value == "inf" => draft.not_needed(at, "engine.memory_max limits the memory"),
         "MAX_CACHE_SIZE" => draft.todo(at, "the limit is in bytes of the process: set engine.memory_max"),

@@ -151,10 +151,15 @@ impl World {
         };
         let long =
             MetricConfig { retention: "1s:100d".parse().unwrap(), ..MetricConfig::clone(&config("sum")) };
+        let p95 = MetricConfig {
+            retention: "1s:1000s,10s:200d".parse().unwrap(),
+            ..MetricConfig::clone(&config("p95"))
+        };
         let configs = [
             ("sum", config("sum")),
             ("max", config("max")),
             ("long", Arc::new(long)),
+            ("p95", Arc::new(p95)),
             ("", config("average")),
         ];
         let creations = Arc::clone(&self.creations);

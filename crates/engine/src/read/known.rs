@@ -148,8 +148,10 @@ fn known_slots(answer: &HeadAnswer, mut column: Column, first_window: Option<Col
 fn held(answer: &HeadAnswer) -> Vec<Range<u32>> {
     // Where a coarse stage answers, raw slots stand for the windows that they are folded into.
     let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
+    // The first window of a percentile may have raw slots in the store only, and no row of its own yet.
+    let first = window_ranges(answer).map(|_| answer.base / per);
     let raw = answer.raw.iter().map(|(slot, _)| slot / per);
-    around(raw.chain(answer.windows.iter().map(|(window, _)| *window)))
+    around(first.into_iter().chain(raw).chain(answer.windows.iter().map(|(window, _)| *window)))
 }
 
 /// Ranges around slots in ascending order. Slots that are close to each other share a range.

@@ -247,15 +247,17 @@ pub(crate) fn stage_range(answer: &HeadAnswer) -> SlotRange {
     answer.layout.range(answer.id, answer.stage, from, until)
 }
 
-/// The stored raw slots of the head's first window, for methods that need all slots of a window at once, such
+/// The stored raw slots of the head's first window if the answer has that window, for methods that need all slots of a window at once, such
 /// as percentiles.
 pub(crate) fn window_ranges(answer: &HeadAnswer) -> Option<SlotRange> {
     if answer.stage == 0 || !answer.layout.config.aggregation.needs_all_slots() {
         return None;
     }
     let per = answer.layout.per[answer.stage - 1];
-    let from = answer.base / per * per;
-    (from < answer.base).then(|| answer.layout.range(answer.id, 0, from, answer.base))
+    let window = answer.base / per;
+    let from = window * per;
+    let is_wanted = (answer.slots.0..answer.slots.1).contains(&window) && from < answer.base;
+    is_wanted.then(|| answer.layout.range(answer.id, 0, from, answer.base))
 }
 
 pub(crate) fn merge(answer: &HeadAnswer, column: &mut Column, first_window: Option<Column>) -> Vec<f64> {

@@ -113,7 +113,10 @@ impl Query {
         let mut subs = subs.collect::<Result<Vec<_>, _>>()?;
         // A sub-query that occurs twice is answered once.
         let mut seen = BTreeSet::new();
-        subs.retain(|sub| seen.insert(sub.shown(0).to_string()));
+        subs.retain(|sub| {
+            let kinds: Vec<_> = sub.filters.iter().map(Filter::kind).collect();
+            seen.insert(format!("{} {kinds:?}", sub.shown(0)))
+        });
         Ok(Self {
             start_ms,
             end_ms,

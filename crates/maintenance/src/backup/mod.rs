@@ -95,8 +95,8 @@ pub enum BackupError {
     },
     /// Files of the backup are damaged or missing.
     #[error(
-        "{} of the backup are damaged: {}. Other generations may not need them. A backup takes such a file for good; \
-         once it is removed, the next backup copies it again, if the data directory still has it",
+        "{} of the backup are damaged: {}. Other generations may not need them. The next backup does not notice the \
+         damage. Remove these files, and the next backup copies them again, if the data directory still has them",
         count(.0.len()),
         listed(.0)
     )]

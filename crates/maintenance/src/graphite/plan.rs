@@ -18,6 +18,8 @@ const MARGIN: i64 = 60;
 /// Values of a metric in one answer, at most: a server holds all of them in memory, the unknown ones too.
 const VALUES_MAX: i64 = 1 << 20;
 
+const DAY: i64 = 86_400;
+
 /// The time range of an import, in seconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Part {
@@ -73,13 +75,16 @@ pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
     all
 }
 
-/// Divides a range into pieces of at most [`VALUES_MAX`] values, none of which begins after `newest`.
+/// Divides a range into pieces of at most [`VALUES_MAX`] values, none of which begins after `newest`. A piece ends with a
+/// day, because the window at its end could not be folded whole from one answer otherwise.
 fn pieces(resolution: u32, (from, until): (i64, i64), newest: i64) -> impl Iterator<Item = (i64, i64)> {
     let seconds = VALUES_MAX * i64::from(resolution);
+    let align = i64::from(resolution).max(DAY);
     let mut next = Some(from);
     std::iter::from_fn(move || {
         let from = next?;
         let after = from.saturating_add(seconds);
+        let after = after - (after.saturating_add(1)).rem_euclid(align);
         let is_last = after > newest || after >= until;
         next = (!is_last).then_some(after);
         // A server answers with the slots after `from`, so the next piece begins where this one ends.
@@ -186,7 +191,7 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// Folds points into windowsin the same way as live points. Windows with too few known slots are left
+    /// Folds points into windows in the same way as live points. Windows with too few known slots are left
     /// out.
     fn folded(&self, resolution: u32, step: u32, from: i64, points: &[(i64, f64)]) -> Vec<(u32, f64)> {
         let per = resolution / step;
@@ -271,6 +276,8 @@ mod tests {
             let ranges = of(resolution);
             assert_eq!((ranges[0].from, ranges[ranges.len() - 1].until), (first, NOW));
             assert!(ranges.windows(2).all(|pair| pair[0].until == pair[1].from));
+            // Windows of a day or less are whole in one answer.
+            assert!(ranges[1..].iter().all(|range| (range.from + 1) % day == 0));
             // A later begin would be answered from the finer stage.
             assert!(ranges.iter().all(|range| range.from <= newest));
             let most = asked.iter().map(Request::values).max().unwrap();

@@ -136,7 +136,7 @@ fn summary(done: &str, report: &CopiesReport) -> String {
         (report.directories, "empty directories deleted"),
         (
             u64::from(report.without_tags),
-            "search left out: tagged series are found only with index.mode = \"memory\"",
+            "search left out: tagged series are searched only with index.mode = \"memory\"",
         ),
     ];
     add_counts(&mut text, &counts);

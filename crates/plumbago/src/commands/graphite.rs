@@ -200,7 +200,7 @@ fn summary(report: &ImportGraphiteReport) -> String {
         text.push_str(&format!("  {count} answers with another step: {what}\n"));
     }
     if !report.other_steps.is_empty() {
-        text.push_str("    finer points of the server can be missing: name its retention by --retentions\n");
+        text.push_str("    the server may have finer points that were not imported; give its retention with --retentions\n");
     }
     add_skipped(&mut text, "metrics need attention", &report.skips);
     add_dry_run(&mut text, report.dry_run);

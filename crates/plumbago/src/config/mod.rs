@@ -180,12 +180,13 @@ impl SelfMetrics {
     /// What is wrong with the values, each as `key: message`.
     fn problems(&self) -> Vec<String> {
         let prefix = &self.prefix;
-        if !prefix.contains(';') && sanitize(prefix).is_ok_and(|name| name == *prefix) {
+        let is_name = !prefix.contains(';') && sanitize(prefix).is_ok_and(|name| name == *prefix);
+        if is_name || self.interval.is_zero() {
             return Vec::new();
         }
         vec![format!(
-            "self_metrics.prefix: no name of a metric can begin with {prefix:?}; interval = \"0s\" switches \
-             self-metrics off"
+            "self_metrics.prefix: {prefix:?} must be a name like \"carbon\" or \"dc1.carbon\", without white space, ';' or \
+             an empty component; interval = \"0s\" switches self-metrics off"
         )]
     }
 }

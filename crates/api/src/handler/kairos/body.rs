@@ -75,8 +75,7 @@ pub(super) async fn points(
     Ok(Taken { points, bytes, _memory: memory })
 }
 
-/// Reads the body of a query of OpenTSDB. It may be gzip, as all bodies of OpenTSDB may; KairosDB reads only points from
-/// gzip.
+/// Reads the body of a query of OpenTSDB. OpenTSDB accepts gzip for every body, KairosDB only for points.
 pub(in crate::handler) async fn of_query(api: &Arc<Api>, request: Request) -> Result<Vec<u8>, Failure> {
     let is_gzip = is_encoded(request.headers());
     let limits = api.limits();

@@ -24,7 +24,7 @@ const MADE_MAX: usize = 1_000_000;
 
 /// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, with the sum and the
 /// number of its points; the same with a time; the aggregated point; and its text.
-const POINT_COST: usize = 15;
+const POINT_COST: usize = 16;
 
 /// Answers `/api/v1/datapoints/query`.
 pub(crate) async fn query(api: Arc<Api>, request: Request) -> Response {

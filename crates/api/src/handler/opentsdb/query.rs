@@ -25,7 +25,7 @@ const STEPS_MAX: u64 = 1_000_000_000;
 
 /// The memory that a point takes until the answer is sent, in units of 8 bytes: the value as read, the same with its
 /// time, its sum and its count, the downsampled point, the aggregated point, and its text.
-const POINT_COST: usize = 14;
+const POINT_COST: usize = 17;
 
 /// Answers `/api/query`.
 pub(crate) async fn opentsdb_query(api: Arc<Api>, request: Request) -> Response {

@@ -88,3 +88,28 @@ async fn long_ranges_with_few_points() {
         assert!(matches!(all_slots, Err(FetchError::TooManySlots(10_000_000))));
     }
 }
+
+/// The open window of a percentile, whose raw slots are all in the store and which has no row yet, is in a long range too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_open_window_of_a_percentile_is_in_long_ranges() {
+    const DAY: i64 = 86_400;
+    let world = World::new();
+    let (engine, _) = world.start().await;
+    let mut batch = PointBatch::default();
+    (START - 9..START - 4).for_each(|time| batch.push("p95.m", time as u32, (time - START) as f64));
+    assert!(engine.push(batch).await);
+    for is_stored in [false, true] {
+        if is_stored {
+            engine.flush_all().await.unwrap();
+        }
+        let mut answers = Vec::new();
+        for days in [1, 190] {
+            let names = vec![Arc::from("p95.m")];
+            let from = START - days * DAY;
+            let request = FetchRequest { names, from, until: START, now: START, slots_max: 10 };
+            answers.push(engine.reader().fetch_known(&request).await.unwrap().pop().unwrap());
+        }
+        assert_eq!((answers[0].step, answers[0].slots.len()), (10, 1), "{answers:?}");
+        assert_eq!(answers[0], answers[1]);
+    }
+}

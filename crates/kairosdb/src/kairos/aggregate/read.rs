@@ -194,7 +194,7 @@ impl Properties<'_> {
         }
     }
 
-    /// A word in lower case; what is no text becomes its JSON, which no property knows.
+    /// A word in lower case. A value that is not a string becomes its JSON text, which is then refused as an unknown word.
     fn word(&self, key: &str, default: &str) -> String {
         match self.all.get(key) {
             None | Some(Value::Null) => default.to_owned(),

@@ -9,7 +9,7 @@ use crate::verb::{VerbError, Work};
 
 /// Number of metrics that are handled together. They are held still meanwhile.
 const BATCH: usize = 100;
-/// How often a metric is requested that has points on their way to the store. Each request waits some seconds
+/// How often a metric is tried again whose points are still on their way to the store. Each request waits some seconds
 /// for it.
 const BUSY_TRIES: u32 = 8;
 
