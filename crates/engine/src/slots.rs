@@ -10,8 +10,9 @@ use crate::pieces::{SLOTS_AT_ONCE, cut, group_len};
 use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 
-/// Unknown slots in a row that a run may contain; with more, a new run begins.
-const GAP: u32 = 256;
+/// Unknown slots in a row that a run may contain; with more, a new run begins. It takes about as much memory as a few
+/// slots, so points that are far apart, such as one a minute in a stage of seconds, take little.
+const GAP: u32 = 32;
 
 /// The stored slots of one stage.
 #[derive(Debug, Default)]
