@@ -20,7 +20,7 @@ const SLOTS_AT_ONCE: u32 = PARTITIONS_AT_ONCE * PARTITION_SLOTS;
 /// A range with no more partitions than this is read as a whole.
 const PARTITIONS_FEW: usize = 8;
 /// One query costs about as much as this many requests for one partition.
-const COST: usize = 8;
+const COST: usize = 16;
 
 const OPERATION: &str = "look for partitions";
 
