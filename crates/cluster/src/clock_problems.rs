@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 /// A difference above this is reported, in milliseconds.
 const TOLERANCE_MS: i64 = 10_000;
-/// So many comparisons in a row, those of a minute, must find our clock behind: each asks one of the servers, whose clock
-/// may be the one that is wrong.
+/// Our clock counts as behind only after this many comparisons in a row have found it behind, which takes a minute.
+/// Each comparison asks one server, and that server's clock may be the wrong one.
 const BEHIND_LOOKS: usize = 15;
 
 /// What is wrong with the clock, as text for operators.
@@ -43,8 +43,8 @@ pub(crate) fn behind_text(lag_ms: i64) -> Option<String> {
     })
 }
 
-/// Returns what is wrong and what to do. The arguments say how far this machine's clock and the timestamps of rows
-/// are ahead of the server's clock, in milliseconds. `None` if both are within the tolerance.
+/// What a clock that is ahead does, and what to do about it. Of the server's clock, this machine's clock is ahead by
+/// `clock_ms`, and the timestamps that rows get by `rows_ms`. `None` if both are within the tolerance.
 pub(crate) fn ahead_text(clock_ms: i64, rows_ms: i64) -> Option<String> {
     let effect = "rows of this daemon replace rows and deletions of other daemons, even those that are later";
     if clock_ms > TOLERANCE_MS {

@@ -60,7 +60,8 @@ impl Watched {
         by_time
     }
 
-    /// Notes whether the metric got points since. Returns whether that is certain by now.
+    /// Notes whether a look found points that the metric got after its deletion. Returns the verdict of all looks so
+    /// far: `Open` while they do not suffice, and for a metric that is not watched.
     pub(crate) fn note(&self, name: &str, is_written: bool) -> Verdict {
         let mut watched = self.lock();
         let Some(watch) = watched.get_mut(name) else { return Verdict::Open };

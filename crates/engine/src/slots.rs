@@ -105,7 +105,7 @@ pub(crate) async fn read_pieces(
     ranges: &[SlotRange],
     visit: &mut (dyn FnMut(usize, Stored) + Send),
 ) -> Result<(), StoreError> {
-    let occupied = points.occupied(ranges).await?;
+    let occupied = points.occupied(ranges, true).await?;
     let mut pieces: Vec<(usize, Range<u32>)> = Vec::new();
     for (at, (range, parts)) in ranges.iter().zip(occupied).enumerate() {
         pieces.extend(cut(parts, (range.from, range.until)).map(|slots| (at, slots)));

@@ -62,6 +62,11 @@ impl Health {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// Whether the last call with new rows failed, as [`SenderStatus::last_error`].
+    pub(crate) fn is_failing(&self) -> bool {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Whether a call succeeded during the last `period`.
     pub(crate) fn succeeded_within(&self, period: Duration) -> bool {
         let last = *self.last_success.lock().unwrap_or_else(PoisonError::into_inner);

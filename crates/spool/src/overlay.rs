@@ -80,8 +80,8 @@ impl Overlay {
         columns.map(|(ours, range)| ours.map_or_else(|| range.unknown(), |ours| ours.column)).collect()
     }
 
-    /// The parts of ranges in which the remote store has other values than the spool, where those of the spool are from
-    /// before `before_us` (microseconds since the epoch): the index of each range, and the part.
+    /// The parts of ranges in which the remote store has other values than the spool, and the spool's are older than
+    /// `before_us` (microseconds since the epoch): the index of each range, and the part.
     ///
     /// Such a value is not known to be older than ours. A deferred slot may wait for hours, while a later value of it,
     /// of this writer or of another one, arrives at once.
@@ -94,13 +94,22 @@ impl Overlay {
         let mut parts = Vec::new();
         for (at, (ours, theirs)) in self.columns.iter().zip(remote).enumerate() {
             let Some(ours) = ours else { continue };
-            let differs = |slot: &usize| ours.times[*slot] < before_us && ours.differs(theirs, *slot);
-            let mut slots = (0..ours.times.len()).filter(differs);
-            let Some(first) = slots.next() else { continue };
-            let last = slots.next_back().unwrap_or(first);
-            let range = request.ranges[at];
-            let (from, until) = (range.from + first as u32, range.from + last as u32 + 1);
-            parts.push((at, SlotRange { from, until, ..range }));
+            let differs = |slot: &usize| ours.is_older(*slot, before_us) && ours.differs(theirs, *slot);
+            let part = part(&request.ranges[at], (0..ours.times.len()).filter(differs));
+            parts.extend(part.map(|part| (at, part)));
+        }
+        parts
+    }
+
+    /// The parts of ranges in which the spool's slots are older than `before_us` (microseconds since the epoch): the
+    /// index of each range, and the part.
+    pub(crate) fn older(&self, request: &ReadRequest, before_us: i64) -> Vec<(usize, SlotRange)> {
+        let mut parts = Vec::new();
+        for (at, ours) in self.columns.iter().enumerate() {
+            let Some(ours) = ours else { continue };
+            let is_older = |slot: &usize| ours.is_older(*slot, before_us);
+            let part = part(&request.ranges[at], (0..ours.times.len()).filter(is_older));
+            parts.extend(part.map(|part| (at, part)));
         }
         parts
     }
@@ -143,14 +152,26 @@ impl Overlay {
     }
 }
 
-/// The slots of each range that runs of the spool touch, also of retained rows. They may overlap, in any order.
+/// The part of a range from the first to the last of these positions in it; `None` if there are none.
+fn part(range: &SlotRange, mut positions: impl DoubleEndedIterator<Item = usize>) -> Option<SlotRange> {
+    let first = positions.next()?;
+    let last = positions.next_back().unwrap_or(first);
+    Some(SlotRange { from: range.from + first as u32, until: range.from + last as u32 + 1, ..*range })
+}
+
+/// The slots of each range that runs of the spool touch, also of retained rows if `include_retained`. They may overlap,
+/// in any order.
 ///
 /// # Errors
 /// If the spool cannot be read.
-pub(crate) fn occupied(spool: &Spool, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, SpoolError> {
+pub(crate) fn occupied(
+    spool: &Spool,
+    ranges: &[SlotRange],
+    include_retained: bool,
+) -> Result<Vec<Vec<Range<u32>>>, SpoolError> {
     let mut parts: Vec<Vec<Range<u32>>> = vec![Vec::new(); ranges.len()];
     // A damaged slice is counted when it is read.
-    visit(spool, ranges, true, &mut |batch, _, places| {
+    visit(spool, ranges, include_retained, &mut |batch, _, places| {
         for run in &batch.runs {
             for at in places {
                 let range = &ranges[*at];
@@ -196,6 +217,11 @@ fn visit(
 }
 
 impl Pending {
+    /// Whether the spool has a slot, from before `before_us`.
+    fn is_older(&self, slot: usize, before_us: i64) -> bool {
+        !self.column.values[slot].is_nan() && self.times[slot] < before_us
+    }
+
     /// Whether both have a slot, with different values or counts.
     fn differs(&self, remote: &Column, slot: usize) -> bool {
         let Some(theirs) = remote.values.get(slot) else { return false };

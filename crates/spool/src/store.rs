@@ -25,9 +25,14 @@ use crate::stats::Stats;
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
 /// If a pending row is older than this, in microseconds, and the remote store has another value of its slot, the
-/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked. Reads
-/// that decide on a write do not wait for it: what another writer has stored must go into the windows at once.
+/// store is asked which is later. Rows of a store that can be reached are sent before that, so it is rarely asked. For
+/// reads that decide on a write the age does not matter: what another writer has stored must go into the windows at
+/// once.
 const DOUBT_AFTER_US: i64 = 60_000_000;
+
+/// A peer that asks for pending rows waits for the remote store no longer than this: it would take a late answer for
+/// none (`cluster.timeout`, by default a second).
+const PEERS_WAIT: Duration = Duration::from_millis(300);
 
 /// A remote store behind a spool. Clones share it.
 #[derive(Debug, Clone)]
@@ -128,6 +133,20 @@ impl SpooledStore {
         tokio::time::timeout(timeout, acknowledged).await.is_ok()
     }
 
+    /// The slots of each range that the spool has; they may overlap.
+    async fn occupied_here(
+        &self,
+        ranges: &[SlotRange],
+        include_retained: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let (spool, wanted) = (self.spool.clone(), ranges.to_vec());
+        blocking("read the spool", move || {
+            overlay::occupied(&spool, &wanted, include_retained)
+                .map_err(|error| failed("read the spool", error))
+        })
+        .await
+    }
+
     async fn overlay(&self, request: &ReadRequest) -> Result<Overlay, StoreError> {
         let spool = self.spool.clone();
         let wanted = ReadRequest { peers: Vec::new(), ..request.clone() };
@@ -140,7 +159,7 @@ impl SpooledStore {
     }
 
     /// Takes slots out of the overlay of which the remote store has a value that was written later. Returns whether there
-    /// were any.
+    /// were any. If the store cannot tell now, the slots stay, unless the read decides on a write.
     async fn yield_to_later(
         &self,
         overlay: &mut Overlay,
@@ -155,8 +174,26 @@ impl SpooledStore {
             return Ok(false);
         }
         let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
-        let times = self.remote.written_at(&ranges).await?;
-        Ok(overlay.yield_to(request, &parts, &times))
+        match self.remote.written_at(&ranges).await {
+            Ok(times) => Ok(overlay.yield_to(request, &parts, &times)),
+            // More replicas are asked for the times than for the points of a graph, which must not fail for that.
+            Err(error) if !is_decisive && error.is_transient() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes slots out of an overlay for a peer: those that are older than `DOUBT_AFTER_US` and of which the remote store
+    /// has a later value. If the store does not answer, they stay.
+    async fn yield_old(&self, overlay: &mut Overlay, request: &ReadRequest) {
+        let parts = overlay.older(request, self.spool.now_us().saturating_sub(DOUBT_AFTER_US));
+        // While nothing is acknowledged, all rows become old, and the store would be asked in vain.
+        if parts.is_empty() || self.health.is_failing() {
+            return;
+        }
+        let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
+        if let Ok(Ok(times)) = tokio::time::timeout(PEERS_WAIT, self.remote.written_at(&ranges)).await {
+            overlay.yield_to(request, &parts, &times);
+        }
     }
 
     fn take(&self, rows: &WriteBatch, states: &[State<'_>]) -> Result<(), StoreError> {
@@ -228,7 +265,14 @@ impl PointStore for SpooledStore {
     }
 
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
-        Ok(self.overlay(request).await?.alone(request))
+        let mut overlay = self.overlay(request).await?;
+        self.yield_old(&mut overlay, request).await;
+        Ok(overlay.alone(request))
+    }
+
+    /// The remote store is not asked.
+    async fn occupied_pending(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        self.occupied_here(ranges, false).await
     }
 
     /// Reads the spool first, so that rows which are acknowledged in between are in the answer of the remote
@@ -245,13 +289,13 @@ impl PointStore for SpooledStore {
     }
 
     /// The spool is asked first, as for a read.
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        let (spool, wanted) = (self.spool.clone(), ranges.to_vec());
-        let held = blocking("read the spool", move || {
-            overlay::occupied(&spool, &wanted).map_err(|error| failed("read the spool", error))
-        })
-        .await?;
-        let stored = self.remote.occupied(ranges).await?;
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let held = self.occupied_here(ranges, true).await?;
+        let stored = self.remote.occupied(ranges, is_decisive).await?;
         Ok(stored.into_iter().zip(held).map(|(parts, held)| joined(parts, held)).collect())
     }
 

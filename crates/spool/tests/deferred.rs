@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
@@ -70,7 +71,23 @@ async fn a_deferred_row_hides_no_later_value() {
     // Acknowledged slices are read for a minute.
     clock.advance(61);
     assert_eq!(store.status().spool.deferred_rows, 3);
-    assert_eq!([seen(&store, 1).await, seen(&store, 2).await, seen(&store, 3).await], [10.0, 20.0, 3.0]);
+    let all = async || [seen(&store, 1).await, seen(&store, 2).await, seen(&store, 3).await];
+    assert_eq!(all().await, [10.0, 20.0, 3.0]);
+    let for_peers = async || {
+        let ranges = (1..=3).map(|metric| range(id(metric), 0, SLOT, SLOT + 1)).collect();
+        let columns = store.read_pending(&ReadRequest { ranges, ..Default::default() }).await.unwrap();
+        columns.iter().map(|column| column.values[0]).collect::<Vec<f64>>()
+    };
+    let answer = for_peers().await;
+    assert!(answer[0].is_nan() && answer[1].is_nan() && answer[2] == 3.0, "{answer:?}");
+
+    // Points can be read, but it is not known which are later: the pending ones stay.
+    remote.hides_times.store(true, Ordering::Relaxed);
+    assert_eq!(all().await, [1.0, 2.0, 3.0]);
+    assert_eq!(for_peers().await, [1.0, 2.0, 3.0]);
+    let ranges = vec![range(id(2), 0, SLOT, SLOT + 1)];
+    let decisive = ReadRequest { ranges, include_retained: true, ..Default::default() };
+    assert!(store.read(&decisive).await.is_err());
     stop.cancel();
     sender.await.unwrap();
 }
@@ -118,4 +135,15 @@ async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     assert_eq!(decisive().await, 3.0);
     stop.cancel();
     sender.await.unwrap();
+}
+
+/// The store, which would name whole ranges, is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_parts_with_pending_rows_are_named() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let store = open_store(dir.path(), spool_config(), clock, TimedRemote::new(Faults::new()));
+    store.write(&of(1, 1.0)).await.unwrap();
+    let of_all = |metric| range(id(metric), 0, 0, u32::MAX);
+    let parts = store.occupied_pending(&[of_all(1), of_all(2)]).await.unwrap();
+    assert_eq!(parts, [vec![std::ops::Range { start: SLOT, end: SLOT + 1 }], Vec::new()]);
 }

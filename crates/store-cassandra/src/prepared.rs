@@ -38,7 +38,7 @@ pub(crate) struct TableStatements {
     pub(crate) delete: PreparedStatement,
     pub(crate) any_in: PreparedStatement,
     pub(crate) delete_in: PreparedStatement,
-    /// At the level of reads whose result decides on a write: it serves them too.
+    /// At the level of reads. If the result decides on a write, a copy of it gets `decisive_consistency`.
     pub(crate) occupied: PreparedStatement,
     pub(crate) write_consistency: Consistency,
     /// The level of reads whose result decides on a write.
@@ -218,7 +218,7 @@ impl Tables {
             delete: statement(&session, &text.delete, Consistency::All).await?,
             any_in: statement(&session, &text.any_in, Consistency::All).await?,
             delete_in: statement(&session, &text.delete_in, Consistency::All).await?,
-            occupied: statement(&session, &text.occupied, decisive(write, read)).await?,
+            occupied: statement(&session, &text.occupied, read).await?,
             write_consistency: write,
             decisive_consistency: decisive(write, read),
             datacenter,

@@ -274,8 +274,12 @@ impl RemotePoints for CassandraStore {
         self.reader.read(request, View::OwnAndOthers(self.identity.get())).await
     }
 
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        self.occupied_parts(ranges).await
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        self.occupied_parts(ranges, is_decisive).await
     }
 
     async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
@@ -321,8 +325,12 @@ impl PointStore for CassandraStore {
         self.reader.read(request, View::Merged).await
     }
 
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        self.occupied_parts(ranges).await
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        self.occupied_parts(ranges, is_decisive).await
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {

@@ -282,7 +282,11 @@ impl PointStore for EmbeddedStore {
         Ok(columns)
     }
 
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        _is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         let (store, ranges) = (self.clone(), ranges.to_vec());
         run_blocking("list blocks", move || {
             let open = store.core.open()?;

@@ -248,13 +248,32 @@ pub trait PointStore: Store {
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError>;
 
     /// Returns the parts of each range that may have rows, in order and without overlaps. Slots outside them are
-    /// unknown, so that a long range with few points can be read without its empty parts. The default implementation
-    /// returns the whole ranges.
+    /// unknown, so that a long range with few points can be read without its empty parts. Set `is_decisive` if rows are
+    /// computed from what is read: a remote store then asks as many replicas as for
+    /// [`ReadRequest::include_retained`]. The default implementation returns the whole ranges.
     ///
     /// # Errors
     /// If the store as a whole cannot be read.
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        _is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
+    }
+
+    /// Returns the parts of each range that may have pending rows, in any order; they may overlap. Outside them
+    /// [`PointStore::read_pending`] finds nothing. The default implementation returns the whole ranges if
+    /// [`Capabilities::pending_rows`](crate::Capabilities::pending_rows) is set, and otherwise no part.
+    ///
+    /// # Errors
+    /// If the pending rows cannot be read.
+    async fn occupied_pending(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        let has_pending = self.capabilities().pending_rows;
+        let whole = |range: &SlotRange| {
+            has_pending.then_some(range.from..range.until).into_iter().collect::<Vec<_>>()
+        };
+        Ok(ranges.iter().map(whole).collect())
     }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the

@@ -78,7 +78,11 @@ pub trait RemotePoints: Send + Sync + Debug {
     ///
     /// # Errors
     /// If the store as a whole cannot be read.
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        _is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
     }
 
@@ -142,8 +146,12 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
         (**self).read_own(request).await
     }
 
-    async fn occupied(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        (**self).occupied(ranges).await
+    async fn occupied(
+        &self,
+        ranges: &[SlotRange],
+        is_decisive: bool,
+    ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
+        (**self).occupied(ranges, is_decisive).await
     }
 
     async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {

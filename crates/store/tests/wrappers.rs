@@ -97,6 +97,9 @@ async fn a_faulty_store_has_the_capabilities_of_the_store_inside_it() {
 
     let Run { id, stage, stage_index, aggregation, .. } = run();
     let ranges = vec![SlotRange { id, stage, stage_index, aggregation, from: 5, until: 10 }];
+    let parts = store.occupied_pending(&ranges).await.unwrap().concat();
+    assert_eq!((parts[0].start, parts[0].end), (5, 10));
+    assert!(MemoryStore::default().occupied_pending(&ranges).await.unwrap()[0].is_empty());
     let pending = store.read_pending(&ReadRequest { ranges, ..ReadRequest::default() }).await.unwrap();
     assert_eq!(pending[0].values[2], 7.0);
 

@@ -61,7 +61,7 @@ impl Engine {
             let parts = works[place].change(now).parts();
             for mut part in parts {
                 if part.read() > LONG_SLOTS {
-                    part.narrow(&self.parts().points.occupied(&part.ranges).await?);
+                    part.narrow(&self.parts().points.occupied(&part.ranges, true).await?);
                 }
                 let is_full = group.slots + part.read() > READ_SLOTS || group.parts.len() >= PARTS_AT_ONCE;
                 if !group.parts.is_empty() && is_full {

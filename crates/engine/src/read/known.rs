@@ -50,7 +50,7 @@ impl Reader {
         all: &mut [KnownSlots],
     ) -> Result<(), FetchError> {
         let ranges: Vec<_> = answers.iter().map(stage_range).collect();
-        let occupied = self.store.occupied(&ranges).await?;
+        let occupied = self.store.occupied(&ranges, false).await?;
         let mut pieces = Vec::new();
         for (at, (answer, mut parts)) in answers.iter().zip(occupied).enumerate() {
             parts.extend(held(answer));
@@ -145,7 +145,7 @@ fn known_slots(answer: &HeadAnswer, mut column: Column, first_window: Option<Col
 }
 
 /// The slots that the head has.
-fn held(answer: &HeadAnswer) -> Vec<Range<u32>> {
+pub(super) fn held(answer: &HeadAnswer) -> Vec<Range<u32>> {
     // Where a coarse stage answers, raw slots stand for the windows that they are folded into.
     let per = if answer.stage == 0 { 1 } else { answer.layout.per[answer.stage - 1] };
     // The first window of a percentile may have raw slots in the store only, and no row of its own yet.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use plumbago_store::{Column, FetchError, FetchRequest, PendingRows, ReadRequest, RowCount, WindowRow};
 
-use crate::pieces::{cut, group_len};
-use crate::read::{Reader, overlay, stage_range, window_ranges};
+use crate::pieces::{SLOTS_AT_ONCE, cut, group_len};
+use crate::read::known::held;
+use crate::read::{Reader, overlay, slots, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 
 impl Reader {
@@ -19,7 +20,7 @@ impl Reader {
     pub async fn pending(&self, request: &FetchRequest) -> Result<Vec<PendingRows>, FetchError> {
         let answers = self.ask_heads(request).await?;
         let mut all: Vec<PendingRows> = Vec::new();
-        for group in groups(&pieces(&answers)) {
+        for group in groups(&self.pieces(&answers).await?) {
             let parts: Vec<_> = parts(&answers, group);
             for ((place, answer), rows) in parts.iter().zip(self.pending_of(&parts).await?) {
                 match all.last_mut() {
@@ -77,7 +78,7 @@ impl Reader {
         let answers = self.ask_heads_for(&request, true).await?;
         let mut all = vec![RawPoints::new(); names.len()];
         let mut left = points_max;
-        for group in groups(&pieces(&answers)) {
+        for group in groups(&self.pieces(&answers).await?) {
             let parts: Vec<_> = parts(&answers, group);
             let on_its_way = self.on_its_way(parts.iter().map(|(_, answer)| answer)).await?;
             for ((place, answer), column) in parts.iter().zip(on_its_way) {
@@ -90,6 +91,25 @@ impl Reader {
             }
         }
         Ok(Some(all))
+    }
+
+    /// The slots of the answers that may have rows, in pieces that are not too long for one read. Short answers are
+    /// taken as a whole: to look for their rows would cost as much as to read them.
+    async fn pieces(&self, answers: &[Option<HeadAnswer>]) -> Result<Vec<Piece>, FetchError> {
+        let known = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
+        if slots(answers) <= SLOTS_AT_ONCE {
+            let whole = known.map(|(place, answer)| (place, answer.slots.0..answer.slots.1));
+            return Ok(whole.filter(|(_, slots)| !slots.is_empty()).collect());
+        }
+        let known: Vec<(usize, &HeadAnswer)> = known.collect();
+        let ranges: Vec<_> = known.iter().map(|(_, answer)| stage_range(answer)).collect();
+        let pending = self.store.occupied_pending(&ranges).await?;
+        let mut pieces = Vec::new();
+        for ((place, answer), mut parts) in known.into_iter().zip(pending) {
+            parts.extend(held(answer));
+            pieces.extend(cut(parts, answer.slots).map(|slots| (place, slots)));
+        }
+        Ok(pieces)
     }
 
     /// The slots of these answers that are on their way to the store. The columns are empty if the store has
@@ -111,17 +131,6 @@ pub type RawPoints = Vec<(u32, f64)>;
 
 /// A part of the slots of the answer at a position.
 type Piece = (usize, Range<u32>);
-
-/// All answers, in pieces that are not too long for one read.
-fn pieces(answers: &[Option<HeadAnswer>]) -> Vec<Piece> {
-    let known = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
-    known
-        .flat_map(|(place, answer)| {
-            let (first, end) = answer.slots;
-            cut(std::iter::once(first..end), answer.slots).map(move |slots| (place, slots))
-        })
-        .collect()
-}
 
 /// The pieces of one read after the other.
 fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {

@@ -184,7 +184,7 @@ async fn stored(
         from: slot(from).saturating_add(1),
         until: slot(until).saturating_add(1),
     };
-    for part in work.stores.points.occupied(&[range]).await?.into_iter().flatten() {
+    for part in work.stores.points.occupied(&[range], false).await?.into_iter().flatten() {
         let mut next = part.start;
         while next < part.end {
             work.go_on()?;

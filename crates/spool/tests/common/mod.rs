@@ -56,6 +56,8 @@ pub(crate) struct TimedRemote {
     pub(crate) is_silent: AtomicBool,
     /// Whether writes to dead metrics alone are refused as known to be down.
     pub(crate) is_known_down: AtomicBool,
+    /// Whether it cannot be asked when slots were written.
+    pub(crate) hides_times: AtomicBool,
     pub(crate) rows: AtomicU64,
     /// Number of runs written. Each takes one request or more.
     pub(crate) runs: AtomicU64,
@@ -78,6 +80,7 @@ impl TimedRemote {
             dead: Mutex::default(),
             is_silent: AtomicBool::new(false),
             is_known_down: AtomicBool::new(false),
+            hides_times: AtomicBool::new(false),
             rows: AtomicU64::new(0),
             runs: AtomicU64::new(0),
             calls: AtomicU64::new(0),
@@ -204,6 +207,9 @@ impl RemotePoints for TimedRemote {
     }
 
     async fn written_at(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<i64>>, StoreError> {
+        if self.hides_times.load(Ordering::Relaxed) {
+            return Err(StoreError::new(ErrorKind::Unavailable, "ask for times: too few replicas answer"));
+        }
         let cells = self.cells.lock().unwrap();
         let times = ranges.iter().map(|range| {
             let slots = cells.get(&(range.id, range.stage, range.stage_index > 0));

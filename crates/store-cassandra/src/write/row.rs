@@ -1,5 +1,5 @@
-//! A row to write, and how it is serialised: in the order of the bind markers of the insert statement. The column types were checked
-//! when the statement was prepared.
+//! A row to write, and how it is serialised: in the order of the bind markers of the insert statement. The column types
+//! were checked when the statement was prepared.
 
 use plumbago_model::MetricId;
 use scylla::serialize::SerializationError;

@@ -62,9 +62,13 @@ async fn partitions_with_rows_are_found() {
     }
     let whole = range(rare(first + 5), 2_000_000 - 5);
     let none = SlotRange { id: MetricId::of("none"), ..whole };
-    let parts = PointStore::occupied(&store, &[whole, none]).await.unwrap();
-    let wanted = [first + 5..first + 2000, first + 1_000_000..first + 1_002_000, end - 2000..end];
-    assert_eq!(parts, [wanted.to_vec(), Vec::new()]);
+    let few = SlotRange { until: whole.from + 1, ..whole };
+    let wanted = [first + 5..first + 2000, first + 1_000_000..first + 1_002_000, end - 2000..end].to_vec();
+    for is_decisive in [false, true] {
+        let parts = PointStore::occupied(&store, &[whole, none, few, whole], is_decisive).await.unwrap();
+        let whole_few = std::iter::once(few.from..few.until).collect::<Vec<_>>();
+        assert_eq!(parts, [wanted.clone(), Vec::new(), whole_few, wanted.clone()]);
+    }
     keyspace.drop().await;
 }
 

@@ -384,7 +384,7 @@ async fn compare(store: &dyn PointStore, random: &mut Random, metrics: &[Tracked
         }
     }
     let columns = insist(|| store.read(&request)).await;
-    let occupied = insist(|| store.occupied(&request.ranges)).await;
+    let occupied = insist(|| store.occupied(&request.ranges, false)).await;
     assert_eq!(occupied.len(), columns.len());
     for (i, (range, column)) in request.ranges.iter().zip(&columns).enumerate() {
         check_occupied(range, &occupied[i], &column.values);

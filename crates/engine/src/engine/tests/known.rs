@@ -72,6 +72,13 @@ async fn long_ranges_with_few_points() {
         now: START,
         slots_max,
     };
+    // For peers only what the heads hold is looked at.
+    let pending = engine.reader().pending(&request(0)).await.unwrap();
+    assert_eq!(pending.len(), 2);
+    for of_one in pending {
+        let slots: Vec<u32> = of_one.rows.iter().map(|(slot, _)| *slot).collect();
+        assert!(slots.ends_with(&[START as u32 - 1, START as u32]), "{slots:?}");
+    }
     for is_stored in [false, true] {
         if is_stored {
             engine.flush_all().await.unwrap();
