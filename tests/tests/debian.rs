@@ -110,7 +110,7 @@ fn a_wrong_version_or_binary_makes_no_package() {
         assert!(!output.status.success(), "{}", said(&output));
         said(&output)
     };
-    assert!(refused(&binary(), "one").contains("no version"));
+    assert!(refused(&binary(), "one").contains("not a valid Debian version"));
     assert!(refused(&empty.path().join("none"), "1.0").contains("missing"));
     assert!(refused(&script, "1.0").contains("readelf"), "a script is no binary");
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0);
