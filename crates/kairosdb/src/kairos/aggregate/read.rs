@@ -240,8 +240,7 @@ fn threshold(threshold: &Value) -> Result<Threshold, String> {
         None | Some(Value::Null) => 0.0,
         Some(value) => real(value).ok_or("thresholds must have a number as value.")?,
     };
-    let boundary = all.get("boundary").and_then(Value::as_str).unwrap_or("superior").to_ascii_lowercase();
-    match boundary.as_str() {
+    match all.get("boundary").and_then(Value::as_str).unwrap_or("superior") {
         "superior" => Ok(Threshold { value, is_inferior: false }),
         "inferior" => Ok(Threshold { value, is_inferior: true }),
         other => Err(format!("boundary {other:?} is neither superior nor inferior.")),
