@@ -188,9 +188,11 @@ fn quotas_that_cannot_be_read_keep_the_daemon_from_starting() {
     for arguments in [&["config", "check"][..], &["serve"]] {
         let ended = setup.run(arguments);
         assert_eq!(ended.status.code(), Some(3), "{}", ended.output);
-        for line in
-            ["quotas.conf:1: [a] no pattern", "quotas.conf:4: [b] pattern = b.**", "quotas.conf:7: [c]"]
-        {
+        for line in [
+            "quotas.conf:1: [a] the pattern is missing",
+            "quotas.conf:4: [b] pattern = b.**",
+            "quotas.conf:7: [c]",
+        ] {
             assert!(ended.output.contains(line), "{line}: {}", ended.output);
         }
     }

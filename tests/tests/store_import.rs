@@ -377,7 +377,7 @@ fn new_metrics_get_the_settings_of_the_rules_if_asked_for() {
     finer.clock(T0);
     let ended = finer.run(&["import-store", "--rules", file.to_str().unwrap()]);
     assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
-    assert!(ended.output.contains("web.a.x: the rules give others"), "{}", ended.output);
+    assert!(ended.output.contains("web.a.x: the rules give it other settings"), "{}", ended.output);
     let done = import(&finer, &file, &[]);
     assert_eq!((&done["created"], &done["skipped"]), (&json!(1), &json!({})), "{done}");
     let daemon = finer.start_for_commands();

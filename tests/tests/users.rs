@@ -172,7 +172,7 @@ fn the_file_is_read_again() {
     daemon.stop_well();
     let refused = setup.run(&["config", "check"]);
     assert_eq!(refused.status.code(), Some(3), "{}", refused.output);
-    assert!(refused.output.contains("users, line 3: the hash is none of bcrypt"), "{}", refused.output);
+    assert!(refused.output.contains("users, line 3: the hash is not a bcrypt hash"), "{}", refused.output);
 }
 
 #[test]

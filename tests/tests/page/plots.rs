@@ -226,7 +226,7 @@ fn what_is_taken_out_is_the_panel() {
     browser.click_button(".out", "Copy as curl");
     browser.wait("a command", "window.copied?.startsWith(\"curl -g 'http://127.0.0.1:\") === true");
     let names = browser.script(
-        "return fetch(window.copied.slice(6, -1)).then((answer) => answer.json()).then((all) => all.map((one) => one.target))",
+        "return fetch(window.copied.slice(9, -1)).then((answer) => answer.json()).then((all) => all.map((one) => one.target))",
     );
     assert_eq!(names, json!(["it's"]));
     browser.click_button(".out", "Copy as Grafana panel");
