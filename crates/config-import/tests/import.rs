@@ -236,7 +236,7 @@ fn what_cannot_be_taken_over_is_said() {
     let text = "[tcp]\nlisten = \":2003\"\nenabled = true\ncompression = \"zstd\"\n";
     let go_carbon = read("/etc/go-carbon/go-carbon.conf", text, &Program::ALL);
     let why = remark(&go_carbon, RemarkKind::NoEquivalent, "tcp.compression").unwrap();
-    assert!(why.contains("change the senders"), "{why}");
+    assert!(why.contains("let the senders use"), "{why}");
 
     let text = "[cache]\nUSE_WHITELIST = True\nBG_CASSANDRA_CONTACT_POINTS = \"a\", b:9142, c, ::1\n";
     let file = File { path: "/etc/carbon/carbon.conf".to_owned(), text: text.to_owned(), format: None };
