@@ -163,7 +163,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     run(&setup, &["backup", &backup, "--json"]);
     let ended = setup.run(&["backup", &backup, "--verify"]);
     assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
-    assert!(ended.output.contains("once it is removed"), "{}", ended.output);
+    assert!(ended.output.contains("Remove these files"), "{}", ended.output);
     std::fs::remove_file(&largest).unwrap();
     run(&setup, &["backup", &backup, "--json"]);
     setup.run_well(&["backup", &backup, "--verify"]);
