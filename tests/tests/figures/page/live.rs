@@ -51,12 +51,15 @@ fn live_panels() {
         (0..PANELS).map(|n| format!("title=panel+{n}&target=live.panel{n}.*")).collect();
     let state = panels.join("&").replace("&title=", "&panel=");
     open(&browser, &daemon, &format!("#from=-{RANGE}s&{state}"));
+    // The same text each time: the browser keeps each different script, which would count as memory of the page.
+    let pause = "await new Promise((done) => setTimeout(done, 50))";
+    let wait = format!(
+        "window.awaited = (window.awaited ?? 0) + {PANELS}; while (window.rendered < window.awaited) {pause}"
+    );
     let mut sender = daemon.sender();
     let (mut soon, mut later) = (Vec::new(), Vec::new());
     for refresh in 1..=refreshes {
-        let answers = refresh * PANELS;
-        let pause = "await new Promise((done) => setTimeout(done, 50))";
-        in_page(&browser, &format!("while (window.rendered < {answers}) {pause}"));
+        in_page(&browser, &wait);
         let is_among_last_of = |count: usize| refresh <= count && refresh + READINGS > count;
         if is_among_last_of(early) {
             soon.push(browser.script_memory());
