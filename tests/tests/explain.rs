@@ -136,6 +136,7 @@ fn made_targets_are_explained() {
         times.map(move |minute| Point::new(name, NOW - 60 * minute, minute as f64))
     };
     daemon.put(&["r1.sum", "r1.last"].into_iter().flat_map(points).collect::<Vec<_>>());
+    daemon.wait_names(2);
     let from = NOW - 1800;
     let fetches = |answer: &Value, made: &Value| -> Vec<Value> {
         let numbers = made["fetches"].as_array().unwrap().iter();

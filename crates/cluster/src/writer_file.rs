@@ -64,7 +64,7 @@ impl WriterFile {
     /// If the file cannot be read or written.
     pub fn load(dir: &Path, replica: u8) -> io::Result<Self> {
         let path = std::path::absolute(dir)?.join(FILE);
-        let saved = match fs::read_to_string(&path) {
+        let saved = match read(&path) {
             Ok(text) => Saved::parse(&text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::draw(path, replica, None),
             Err(error) => return Err(error),
@@ -95,7 +95,7 @@ impl WriterFile {
     /// If the file cannot be read or written.
     pub fn adopt(dir: &Path) -> io::Result<Option<WriterIdentity>> {
         let path = std::path::absolute(dir)?.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
@@ -114,7 +114,7 @@ impl WriterFile {
     /// If the file cannot be read or written.
     pub fn forget(dir: &Path) -> io::Result<()> {
         let path = dir.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             text => text?,
         };
@@ -189,6 +189,11 @@ impl WriterFile {
     }
 }
 
+/// Reads the file. Bytes that are no text make it a damaged one, not one that cannot be read.
+fn read(path: &Path) -> io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Identifies this machine by its machine id and host name, if they are known.
 fn machine() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
@@ -251,6 +256,20 @@ fn former(text: &str) -> Option<FormerWriter> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = OwnWriter::load(dir.path(), 0).unwrap();
+        let path = dir.path().join(FILE);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[0] ^= 0x80;
+        fs::write(&path, &bytes).unwrap();
+        let second = OwnWriter::load(dir.path(), 0).unwrap();
+        assert!(first.instance() != second.instance());
+        fs::write(&path, [0xff; 9]).unwrap();
+        assert!(OwnWriter::adopt(dir.path()).unwrap().is_none());
+    }
 
     #[test]
     fn a_writer_is_kept_and_a_copy_draws_another() {
