@@ -260,15 +260,15 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let first = OwnWriter::load(dir.path(), 0).unwrap();
+        let first = WriterFile::load(dir.path(), 0).unwrap();
         let path = dir.path().join(FILE);
         let mut bytes = fs::read(&path).unwrap();
         bytes[0] ^= 0x80;
         fs::write(&path, &bytes).unwrap();
-        let second = OwnWriter::load(dir.path(), 0).unwrap();
-        assert!(first.instance() != second.instance());
+        let second = WriterFile::load(dir.path(), 0).unwrap();
+        assert!(first.instance != second.instance);
         fs::write(&path, [0xff; 9]).unwrap();
-        assert!(OwnWriter::adopt(dir.path()).unwrap().is_none());
+        assert!(WriterFile::adopt(dir.path()).unwrap().is_none());
     }
 
     #[test]
