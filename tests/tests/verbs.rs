@@ -256,7 +256,7 @@ fn jobs_are_listed_cancelled_and_outlived() {
         ("/admin/jobs?job=coffee", 404, "import-store"),
         ("/admin/jobs?job=delete", 400, "one way"),
         ("/admin/jobs?job=clean&rate=fast", 400, "fast"),
-        ("/admin/jobs", 400, "job: must be"),
+        ("/admin/jobs", 400, "job is missing"),
         ("/admin/jobs/77/cancel", 404, "no job"),
         ("/admin/questions?name=coffee", 404, "list"),
     ] {
