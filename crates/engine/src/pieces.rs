@@ -2,11 +2,16 @@
 
 use std::ops::Range;
 
+use plumbago_store::joined;
+
 /// About how many slots are in memory at a time; each takes 8 to 16 bytes.
 pub(crate) const SLOTS_AT_ONCE: u64 = 1 << 20;
 
 /// Most ranges in one read.
 const RANGES_AT_ONCE: usize = 512;
+
+/// A part of the slots of the range or answer at a position.
+pub(crate) type Piece = (usize, Range<u32>);
 
 /// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
 /// [`SLOTS_AT_ONCE`] slots.
@@ -14,30 +19,28 @@ pub(crate) fn cut(
     parts: impl IntoIterator<Item = Range<u32>>,
     slots: (u32, u32),
 ) -> impl Iterator<Item = Range<u32>> {
-    let mut parts = Vec::from_iter(parts);
-    parts.sort_unstable_by_key(|part| part.start);
-    let mut joined: Vec<Range<u32>> = Vec::new();
-    for part in parts {
-        let part = part.start.max(slots.0)..part.end.min(slots.1);
-        if part.is_empty() {
-            continue;
-        }
-        match joined.last_mut() {
-            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
-            _ => joined.push(part),
-        }
-    }
-    joined.into_iter().flat_map(|part| {
+    let within = parts.into_iter().map(move |part| part.start.max(slots.0)..part.end.min(slots.1));
+    joined(within.collect()).into_iter().flat_map(|part| {
         let end = part.end;
         let starts = part.step_by(SLOTS_AT_ONCE as usize);
         starts.map(move |start| start..end.min(start.saturating_add(SLOTS_AT_ONCE as u32)))
     })
 }
 
+/// The pieces of one read after another.
+pub(crate) fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+    let mut rest = pieces;
+    std::iter::from_fn(move || {
+        let (group, after) = rest.split_at_checked(group_len(rest)).filter(|(group, _)| !group.is_empty())?;
+        rest = after;
+        Some(group)
+    })
+}
+
 /// How many of these pieces one read covers: at least one.
-pub(crate) fn group_len<T>(pieces: &[(T, Range<u32>)]) -> usize {
+fn group_len(pieces: &[Piece]) -> usize {
     let mut slots = 0;
-    let fits = |(_, piece): &&(T, Range<u32>)| {
+    let fits = |(_, piece): &&Piece| {
         slots += u64::from(piece.end - piece.start);
         slots <= SLOTS_AT_ONCE
     };

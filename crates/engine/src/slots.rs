@@ -6,7 +6,7 @@ use plumbago_model::{MetricId, Window};
 use plumbago_store::{Column, PointStore, ReadRequest, RowCount, Run, SlotRange, StoreError, WriteBatch};
 
 use crate::late::refold::window_at;
-use crate::pieces::{SLOTS_AT_ONCE, cut, group_len};
+use crate::pieces::{Piece, SLOTS_AT_ONCE, cut, groups};
 use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 
@@ -106,19 +106,12 @@ pub(crate) async fn read_pieces(
     visit: &mut (dyn FnMut(usize, Stored) + Send),
 ) -> Result<(), StoreError> {
     let occupied = points.occupied(ranges, true).await?;
-    let mut pieces: Vec<(usize, Range<u32>)> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     for (at, (range, parts)) in ranges.iter().zip(occupied).enumerate() {
         pieces.extend(cut(parts, (range.from, range.until)).map(|slots| (at, slots)));
     }
-    let mut rest = pieces.as_slice();
-    while !rest.is_empty() {
-        let (group, after) = rest.split_at(group_len(rest));
-        rest = after;
-        let piece = |(at, slots): &(usize, Range<u32>)| SlotRange {
-            from: slots.start,
-            until: slots.end,
-            ..ranges[*at]
-        };
+    for group in groups(&pieces) {
+        let piece = |(at, slots): &Piece| SlotRange { from: slots.start, until: slots.end, ..ranges[*at] };
         let wanted = group.iter().map(piece).collect();
         let request = ReadRequest { ranges: wanted, include_retained: true, ..ReadRequest::default() };
         let columns = read_merged(points, &request).await?;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
-    RemotePoints, RowCount, SlotRange, Store, StoreError, WriteBatch, WriteLimits,
+    RemotePoints, RowCount, SlotRange, Store, StoreError, WriteBatch, WriteLimits, joined,
 };
 use plumbago_telemetry::Registry;
 use tokio::sync::Notify;
@@ -296,7 +296,7 @@ impl PointStore for SpooledStore {
     ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         let held = self.occupied_here(ranges, true).await?;
         let stored = self.remote.occupied(ranges, is_decisive).await?;
-        Ok(stored.into_iter().zip(held).map(|(parts, held)| joined(parts, held)).collect())
+        Ok(stored.into_iter().zip(held).map(|(parts, held)| joined([parts, held].concat())).collect())
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
@@ -325,20 +325,6 @@ impl PointStore for SpooledStore {
     fn write_limits(&self) -> WriteLimits {
         self.remote.write_limits()
     }
-}
-
-/// The slots of both lists of parts, in order and without overlaps.
-fn joined(mut parts: Vec<Range<u32>>, more: Vec<Range<u32>>) -> Vec<Range<u32>> {
-    parts.extend(more);
-    parts.sort_unstable_by_key(|part| part.start);
-    let mut all: Vec<Range<u32>> = Vec::with_capacity(parts.len());
-    for part in parts {
-        match all.last_mut() {
-            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
-            _ => all.push(part),
-        }
-    }
-    all
 }
 
 /// Removes stages of metrics from the spool.

@@ -44,7 +44,7 @@ impl CassandraStore {
         let mut queries: Vec<Query> = Vec::new();
         for (at, range) in ranges.iter().enumerate() {
             if layout::partitions(range.from, range.until).count() <= PARTITIONS_FEW {
-                all.push(std::iter::once(range.from..range.until).collect());
+                all.push(vec![range.slots()]);
                 continue;
             }
             match self.tables.get(Table::new(range.stage, range.stage_index)).await {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plumbago_store::SlotRange;
+use plumbago_store::{SlotRange, joined};
 
 use crate::catalogue::{Layer, StageKey};
 use crate::locks::read;
@@ -21,10 +21,9 @@ pub(crate) fn occupied(open: &Open, range: &SlotRange) -> Vec<Range<u32>> {
         let until = stage.end_of(*number).min(u64::from(range.until)) as u32;
         let mut parts = Vec::new();
         bucket.layers.iter().for_each(|layer| of_layer(layer, range, &(from..until), &mut parts));
-        parts.sort_unstable_by_key(|part| part.start);
-        parts.into_iter().for_each(|part| join(&mut all, part));
+        all.extend(joined(parts));
     }
-    all
+    joined(all)
 }
 
 /// Adds the blocks that a layer has of the metric within these slots.
@@ -39,15 +38,6 @@ fn of_layer(layer: &Layer, range: &SlotRange, slots: &Range<u32>, parts: &mut Ve
         let start = layer.block_start(&range.id, number);
         let end = start + i64::from(layer.block_slots());
         let within = |slot: i64| slot.clamp(i64::from(slots.start), i64::from(slots.end)) as u32;
-        join(parts, within(start)..within(end));
-    }
-}
-
-/// Adds a part that begins at or after the last one.
-fn join(parts: &mut Vec<Range<u32>>, part: Range<u32>) {
-    match parts.last_mut() {
-        Some(last) if (last.start..=last.end).contains(&part.start) => last.end = last.end.max(part.end),
-        _ if part.is_empty() => {}
-        _ => parts.push(part),
+        parts.push(within(start)..within(end));
     }
 }

@@ -53,7 +53,7 @@ pub use metadata::{MetaEntry, MetaPage, MetadataStore, MetricMeta, ReadNotes};
 pub use peers::{PeerAnswer, Peers, PendingRows, pending_by_range};
 pub use points::{
     BlockLayout, Column, OtherWriters, PeerRows, PointStore, ReadRequest, Run, SlotRange, WriteBatch,
-    WriteLimits,
+    WriteLimits, joined,
 };
 pub use remote::{RemotePoints, WriteRefusal};
 pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, SettingsReport};

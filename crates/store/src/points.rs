@@ -110,6 +110,29 @@ impl SlotRange {
     pub fn unknown(&self) -> Column {
         Column::unknown(self.until.saturating_sub(self.from) as usize, self.stage_index > 0)
     }
+
+    /// The slots of the range.
+    pub fn slots(&self) -> Range<u32> {
+        self.from..self.until
+    }
+}
+
+/// Each range as one part: the answer of a store that cannot tell which parts have rows.
+pub(crate) fn whole(ranges: &[SlotRange]) -> Vec<Vec<Range<u32>>> {
+    ranges.iter().map(|range| vec![range.slots()]).collect()
+}
+
+/// Joins parts that overlap or touch, and drops empty ones. The parts may be in any order; the result is in order.
+pub fn joined(mut parts: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    parts.sort_unstable_by_key(|part| part.start);
+    let mut all: Vec<Range<u32>> = Vec::new();
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        match all.last_mut() {
+            Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+            _ => all.push(part),
+        }
+    }
+    all
 }
 
 /// The pending rows of one peer, matched to the ranges of a [`ReadRequest`]. They
@@ -259,7 +282,7 @@ pub trait PointStore: Store {
         ranges: &[SlotRange],
         _is_decisive: bool,
     ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
+        Ok(whole(ranges))
     }
 
     /// Returns the parts of each range that may have pending rows, in any order; they may overlap. Outside them
@@ -270,10 +293,7 @@ pub trait PointStore: Store {
     /// If the pending rows cannot be read.
     async fn occupied_pending(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
         let has_pending = self.capabilities().pending_rows;
-        let whole = |range: &SlotRange| {
-            has_pending.then_some(range.from..range.until).into_iter().collect::<Vec<_>>()
-        };
-        Ok(ranges.iter().map(whole).collect())
+        Ok(if has_pending { whole(ranges) } else { vec![Vec::new(); ranges.len()] })
     }
 
     /// Reads only the pending rows: those that this process has accepted and that other readers of the

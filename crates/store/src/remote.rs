@@ -83,7 +83,7 @@ pub trait RemotePoints: Send + Sync + Debug {
         ranges: &[SlotRange],
         _is_decisive: bool,
     ) -> Result<Vec<Vec<Range<u32>>>, StoreError> {
-        Ok(ranges.iter().map(|range| std::iter::once(range.from..range.until).collect()).collect())
+        Ok(crate::points::whole(ranges))
     }
 
     /// When the slots of these ranges were written, in microseconds since the epoch: one list for each range, with

@@ -216,12 +216,16 @@ fn batch<'a>(names: impl IntoIterator<Item = &'a String>, timestamp: i64, value:
     batch
 }
 
+/// A read of the last `seconds`, whose length decides which stage answers.
+fn last(engine: &Engine, names: Vec<Arc<str>>, seconds: i64) -> FetchRequest {
+    let now = engine.0.parts.clock.now();
+    FetchRequest { names, from: now - seconds, until: now, now, slots_max: usize::MAX }
+}
+
 /// The known values of each metric in the last `seconds`.
 async fn values(engine: &Engine, names: &[String], seconds: i64) -> Vec<Vec<f64>> {
-    let now = engine.0.parts.clock.now();
     let names = names.iter().map(|name| Arc::from(name.as_str())).collect();
-    let request = FetchRequest { names, from: now - seconds, until: now, now, slots_max: usize::MAX };
-    let series = engine.reader().fetch(&request).await.unwrap();
+    let series = engine.reader().fetch(&last(engine, names, seconds)).await.unwrap();
     let known = |series: Series| series.values.into_iter().filter(|value| !value.is_nan()).collect();
     series.into_iter().map(known).collect()
 }

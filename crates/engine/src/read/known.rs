@@ -10,7 +10,7 @@ use plumbago_store::{
     pending_by_range,
 };
 
-use crate::pieces::{SLOTS_AT_ONCE, cut, group_len};
+use crate::pieces::{Piece, SLOTS_AT_ONCE, cut, groups};
 use crate::read::{Part, Reader, merge, overlay, slots, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
 
@@ -57,10 +57,8 @@ impl Reader {
             parts.extend(peers.iter().flat_map(|rows| sent(rows, at as u32)));
             pieces.extend(cut(parts, answer.slots).map(|slots| (at, slots)));
         }
-        let (mut rest, mut known) = (pieces.as_slice(), 0);
-        while !rest.is_empty() {
-            let (group, after) = rest.split_at(group_len(rest));
-            rest = after;
+        let mut known = 0;
+        for group in groups(&pieces) {
             for (at, slots) in self.group(answers, peers, group).await? {
                 known += slots.len();
                 within(request, known)?;
@@ -75,7 +73,7 @@ impl Reader {
         &self,
         answers: &[HeadAnswer],
         peers: &[PeerRows],
-        group: &[(usize, Range<u32>)],
+        group: &[Piece],
     ) -> Result<Vec<(usize, Vec<KnownSlot>)>, FetchError> {
         let parts: Vec<_> = group.iter().map(|(at, slots)| (*at, answers[*at].part(slots))).collect();
         let mut wanted = ReadRequest::default();

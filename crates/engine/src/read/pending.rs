@@ -1,11 +1,10 @@
 //! Points that this process has accepted and that other readers do not yet find in the store.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use plumbago_store::{Column, FetchError, FetchRequest, PendingRows, ReadRequest, RowCount, WindowRow};
 
-use crate::pieces::{SLOTS_AT_ONCE, cut, group_len};
+use crate::pieces::{Piece, SLOTS_AT_ONCE, cut, groups};
 use crate::read::known::held;
 use crate::read::{Reader, overlay, slots, stage_range, window_ranges};
 use crate::shard::read::HeadAnswer;
@@ -128,19 +127,6 @@ impl Reader {
 
 /// Raw points of a metric: time in seconds since the epoch, and value.
 pub type RawPoints = Vec<(u32, f64)>;
-
-/// A part of the slots of the answer at a position.
-type Piece = (usize, Range<u32>);
-
-/// The pieces of one read after the other.
-fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
-    let mut rest = pieces;
-    std::iter::from_fn(move || {
-        let (group, after) = rest.split_at_checked(group_len(rest)).filter(|(group, _)| !group.is_empty())?;
-        rest = after;
-        Some(group)
-    })
-}
 
 /// The parts of the answers that these pieces stand for.
 fn parts(answers: &[Option<HeadAnswer>], group: &[Piece]) -> Vec<(usize, HeadAnswer)> {

@@ -40,14 +40,7 @@ async fn change(engine: &Engine, name: &str, config: &MetricConfig) -> SettingsR
 
 /// The known slots of the last `seconds`. The length of the range decides which stage is read.
 async fn shown(engine: &Engine, name: &str, seconds: u64) -> Points {
-    let now = engine.0.parts.clock.now();
-    let request = FetchRequest {
-        names: vec![Arc::from(name)],
-        from: now - seconds as i64,
-        until: now,
-        now,
-        slots_max: usize::MAX,
-    };
+    let request = last(engine, vec![Arc::from(name)], seconds as i64);
     let series = engine.reader().fetch(&request).await.unwrap().pop().unwrap();
     let slots = series.values.iter().enumerate().filter(|(_, value)| !value.is_nan());
     slots.map(|(at, value)| (series.start + at as i64 * i64::from(series.step), *value)).collect()

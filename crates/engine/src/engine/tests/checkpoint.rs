@@ -62,16 +62,9 @@ async fn send_random(engine: &Engine, random: &mut StdRng, now: i64) {
 /// Everything that a reader can see: each metric over ranges that each of its stages answers.
 async fn everything(engine: &Engine) -> Vec<Series> {
     let names: Vec<Arc<str>> = all_names().iter().map(|name| Arc::from(name.as_str())).collect();
-    let now = engine.0.parts.clock.now();
     let mut seen = Vec::new();
     for seconds in [900, 9000] {
-        let request = FetchRequest {
-            names: names.clone(),
-            from: now - seconds,
-            until: now,
-            now,
-            slots_max: usize::MAX,
-        };
+        let request = last(engine, names.clone(), seconds);
         seen.extend(engine.reader().fetch(&request).await.unwrap());
     }
     seen
@@ -114,10 +107,7 @@ async fn settle(engine: &Engine) {
     loop {
         let read = engine.reader();
         let names = all_names().iter().map(|name| Arc::from(name.as_str())).collect();
-        let now = engine.0.parts.clock.now();
-        read.fetch(&FetchRequest { names, from: now - 1, until: now, now, slots_max: usize::MAX })
-            .await
-            .unwrap();
+        read.fetch(&last(engine, names, 1)).await.unwrap();
         let ledger = engine.ledger().await.unwrap();
         if ledger.queued == 0 && ledger.waiting == 0 {
             return;

@@ -41,14 +41,7 @@ fn history(name: &str, method: &str, known: &[i64]) -> History {
 
 /// What a reader gets of a stage: the times and values of its known slots.
 async fn shown(engine: &Engine, name: &str, seconds: i64) -> Vec<(i64, f64)> {
-    let now = engine.0.parts.clock.now();
-    let request = FetchRequest {
-        names: vec![Arc::from(name)],
-        from: now - seconds,
-        until: now,
-        now,
-        slots_max: usize::MAX,
-    };
+    let request = last(engine, vec![Arc::from(name)], seconds);
     let series = engine.reader().fetch(&request).await.unwrap().remove(0);
     let slots = series.values.iter().enumerate().filter(|(_, value)| !value.is_nan());
     slots.map(|(at, value)| (series.start + at as i64 * i64::from(series.step), *value)).collect()

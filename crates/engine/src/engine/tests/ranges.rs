@@ -12,14 +12,7 @@ fn push_batch(name: &str, times: impl Iterator<Item = i64>) -> PointBatch {
 
 /// Times and values of the known slots of the last `seconds`.
 async fn shown(engine: &Engine, name: &str, seconds: i64) -> Vec<(i64, f64)> {
-    let now = engine.0.parts.clock.now();
-    let request = FetchRequest {
-        names: vec![Arc::from(name)],
-        from: now - seconds,
-        until: now,
-        now,
-        slots_max: usize::MAX,
-    };
+    let request = last(engine, vec![Arc::from(name)], seconds);
     let Some(series) = engine.reader().fetch(&request).await.unwrap().pop() else { return Vec::new() };
     let slots = series.values.iter().enumerate().filter(|(_, value)| !value.is_nan());
     slots.map(|(at, value)| (series.start + at as i64 * i64::from(series.step), *value)).collect()
