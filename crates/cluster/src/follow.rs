@@ -13,7 +13,7 @@ use crate::pace::{AT_ONCE, Work};
 use crate::retry::{RETRY_LINE_MS, RETRY_PAUSE, with_jitter};
 use crate::scan::{Missing, Round, interval};
 use crate::scan_file::Progress;
-use crate::{ClusterError, LocalMetrics, Member, PAGE, meta_of};
+use crate::{ANNOUNCED_AFTER, ClusterError, LocalMetrics, Member, PAGE, meta_of};
 
 /// How often the change feed is read.
 const POLL_EVERY: Duration = Duration::from_secs(2);
@@ -24,8 +24,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(60);
 /// If a name is younger than this many seconds, its absence from a round does not count: it may have been
 /// created in a part that the round had already read.
 const YOUNG: i64 = 60;
-/// A metric of this age, in seconds, must have been announced in the change feed.
-const ANNOUNCED_AFTER: i64 = 300;
 /// For how many seconds names are reread often after a change that was not announced.
 const OTHERS_FOR: i64 = 7 * 86_400;
 
@@ -51,8 +49,8 @@ struct Follower {
     member: Member,
     local: Arc<dyn LocalMetrics>,
     feed: Box<dyn ChangeFeed>,
-    /// Changes that were not applied yet, with `true` for a deletion.
-    pending: Vec<(String, bool)>,
+    /// Changes that were not applied yet, as in [`Changes`].
+    pending: Vec<(String, Option<i64>)>,
     polled: Option<Instant>,
     round: Round,
     /// The value of [`Member::returns`] when this round, or an earlier one, began to look for lost names.
@@ -142,17 +140,18 @@ impl Follower {
     /// Applies the pending changes. The feed only says which names changed. Their current state is read from the
     /// shared store, so this may be repeated.
     async fn apply_changes(&mut self) -> Result<(), ClusterError> {
-        let names = |wanted: bool| -> Vec<&str> {
-            let changes = self.pending.iter().filter(|(_, deleted)| *deleted == wanted);
-            changes.map(|(name, _)| name.as_str()).collect()
-        };
-        let created = if self.member.finds_names() { Vec::new() } else { names(false) };
-        for names in created.chunks(AT_ONCE) {
+        let (deleted, mut created): (Vec<_>, Vec<_>) =
+            self.pending.iter().map(|(name, at)| (name.as_str(), *at)).partition(|(_, at)| at.is_some());
+        if self.member.finds_names() {
+            created.clear();
+        }
+        for created in created.chunks(AT_ONCE) {
+            let names: Vec<&str> = created.iter().map(|(name, _)| *name).collect();
             self.member.pace().wait(names.len(), Work::LookUp).await;
-            let metas = self.member.names().get(names).await?.into_iter().flatten().collect();
+            let metas = self.member.names().get(&names).await?.into_iter().flatten().collect();
             adopt(&self.member, &*self.local, metas).await?;
         }
-        self.member.apply_deletions(&*self.local, &names(true)).await?;
+        self.member.apply_deletions(&*self.local, &deleted).await?;
         self.pending.clear();
         Ok(())
     }
@@ -213,8 +212,13 @@ impl Follower {
             }
             let is_unannounced = |meta: &&MetricMeta| i64::from(meta.created_on) < announced_before;
             unannounced += new.iter().filter(is_unannounced).count() + different.len();
+            let to_announce = if has_feed { self.to_announce(&new, announced_before) } else { Vec::new() };
             if !new.is_empty() {
                 adopt(&self.member, &*self.local, new).await?;
+            }
+            if !to_announce.is_empty() {
+                let names: Vec<&str> = to_announce.iter().map(String::as_str).collect();
+                self.member.store().announce(&names).await;
             }
             changed += different.len();
             self.member.names().copy().create(&different).await?;
@@ -233,6 +237,17 @@ impl Follower {
             self.note_others();
         }
         Ok(())
+    }
+
+    /// The names of new metrics that nobody has announced, so that the other daemons need not find them too. A
+    /// process that reads all names at once cannot tell: they may have been announced while it was not running.
+    fn to_announce(&self, new: &[MetricMeta], announced_before: i64) -> Vec<String> {
+        if self.round.is_urgent {
+            return Vec::new();
+        }
+        let has_others = self.has_others();
+        let is_wanted = |meta: &&MetricMeta| has_others || i64::from(meta.created_on) < announced_before;
+        new.iter().filter(is_wanted).map(|meta| meta.name.clone()).collect()
     }
 
     /// Handles names of the local copy that the round did not find. If a server has returned it may have lost
@@ -254,7 +269,7 @@ impl Follower {
                 "more than half of the names are missing on the server; the daemon keeps all of them and creates metrics again when they get points"
             );
         } else if !gone.is_empty() {
-            let names: Vec<&str> = gone.iter().map(|meta| meta.name.as_str()).collect();
+            let names: Vec<_> = gone.iter().map(|meta| (meta.name.as_str(), None)).collect();
             let deleted = self.member.apply_deletions(&*self.local, &names).await?;
             if deleted > 0 {
                 tracing::info!(names = deleted, "names were deleted by another program");

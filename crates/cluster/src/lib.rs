@@ -38,7 +38,7 @@ mod writer_file;
 
 pub use error::ClusterError;
 pub use lease::LeaseKeeper;
-pub use local::{LocalMetrics, Outbox, RowTimestamps};
+pub use local::{LocalMetrics, NotAcknowledged, Outbox, RowTimestamps};
 pub use member::{CONDITIONS, Member, MemberParts};
 pub use names::Names;
 pub use nodes_file::NodesFile;
@@ -53,6 +53,8 @@ use plumbago_store::{MetaEntry, MetricMeta};
 
 /// Largest number of names in one call to the store.
 const PAGE: usize = 5000;
+/// A metric of this age, in seconds, must have been announced in the change feed.
+const ANNOUNCED_AFTER: i64 = 300;
 
 fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
     MetricMeta { name: name.to_owned(), config: Arc::clone(&entry.config), created_on: entry.created_on }

@@ -38,6 +38,15 @@ pub trait LocalMetrics: Send + Sync + Debug {
     async fn forget(&self, names: &[&str], since: i64) -> Result<Vec<bool>, FetchError>;
 }
 
+/// Why the servers acknowledge nothing at present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotAcknowledged {
+    /// The last error, as a text for operators.
+    pub why: String,
+    /// Whether the servers refuse what is sent, for example because a table is missing. Otherwise they do not answer.
+    pub is_refused: bool,
+}
+
 /// The rows that this daemon sends to the shared store: pending rows, and acknowledged rows that are retained
 /// on the local disk.
 pub trait Outbox: Send + Sync + Debug {
@@ -58,9 +67,8 @@ pub trait Outbox: Send + Sync + Debug {
     /// to be retained longer.
     fn set_durable(&self, is_durable: bool);
 
-    /// Why the servers acknowledge nothing at present, as a text for operators; `None` if they acknowledge
-    /// some rows.
-    fn last_error(&self) -> Option<String>;
+    /// Why the servers acknowledge nothing at present; `None` if they acknowledge some rows.
+    fn last_error(&self) -> Option<NotAcknowledged>;
 
     /// The rows that were deferred because the servers refuse them while they acknowledge others: the number
     /// of rows, and the reason if it is known. `None` if no rows are deferred.

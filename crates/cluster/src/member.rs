@@ -17,7 +17,10 @@ use crate::retry::{RETRY_PAUSE, with_jitter};
 use crate::schema::{self, SchemaCheck};
 use crate::watched::Watched;
 use crate::writer_file::OwnWriter;
-use crate::{ClusterError, LocalMetrics, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile};
+use crate::{
+    ClusterError, LocalMetrics, Names, NodesFile, NotAcknowledged, Outbox, RowTimestamps, ScanFile,
+    WriterFile,
+};
 
 /// The conditions that [`Member::report`] can raise.
 pub const CONDITIONS: [&str; 11] = [
@@ -173,17 +176,7 @@ impl Member {
                 "rows stay in the spool because this daemon could not join the cluster; retrying: {error}"
             )
         });
-        let send_error = self
-            .0
-            .outbox
-            .last_error()
-            .filter(|_| is_up)
-            .map(|error| {
-                format!(
-                    "rows stay in the spool because they are not acknowledged; look at the servers' load, disks and \
-                     logs: {error}"
-                )
-            });
+        let send_error = self.0.outbox.last_error().filter(|_| is_up).map(not_acknowledged);
         for (name, text) in [
             ("schema", listed(status.fatal)),
             ("store_down", down),
@@ -355,6 +348,20 @@ impl Member {
 fn spawn_until(stop: &CancellationToken, work: impl Future<Output = ()> + Send + 'static) {
     let stop = stop.clone();
     tokio::spawn(async move { stop.run_until_cancelled(work).await });
+}
+
+/// Why rows stay in the spool, for operators. A table that is refused is no reason to look at the servers' load.
+fn not_acknowledged(NotAcknowledged { why, is_refused }: NotAcknowledged) -> String {
+    if is_refused {
+        format!(
+            "rows stay in the spool because the servers refuse them, and no others are sent at present: {why}"
+        )
+    } else {
+        format!(
+            "rows stay in the spool because they are not acknowledged; look at the servers' load, disks and \
+             logs: {why}"
+        )
+    }
 }
 
 /// Joins several messages into one text; `None` if there are none.

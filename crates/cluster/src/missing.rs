@@ -6,7 +6,7 @@ use std::time::Duration;
 use plumbago_store::MetricMeta;
 
 use crate::pace::{AT_ONCE, Work};
-use crate::watched::{QUIET, Verdict};
+use crate::watched::{Deletion, QUIET, Verdict};
 use crate::{ClusterError, LocalMetrics, Member};
 
 /// How often deleted metrics are checked for new points.
@@ -14,16 +14,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl Member {
     /// Unloads metrics that are missing in the shared store because they were deleted, and deletes them from
-    /// the local copy. Metrics that got points recently are watched first. Returns how many are missing.
+    /// the local copy. Metrics that got points recently are watched first. Each name comes with the time of its
+    /// deletion by the servers' clock (seconds since the epoch), if it is known. Returns how many are missing.
     pub(crate) async fn apply_deletions(
         &self,
         local: &dyn LocalMetrics,
-        names: &[&str],
+        deletions: &[Deletion<'_>],
     ) -> Result<usize, ClusterError> {
         let mut missing = 0;
-        for names in names.chunks(AT_ONCE) {
+        for deletions in deletions.chunks(AT_ONCE) {
+            let names: Vec<&str> = deletions.iter().map(|(name, _)| *name).collect();
             // Keep a metric that was created again after its deletion.
-            let deleted = self.not_there(names).await?;
+            let exist = self.do_exist(&names).await?;
+            let deleted = divide(deletions, &exist).1;
             missing += deleted.len();
             self.unload_or_watch(local, &deleted).await?;
         }
@@ -34,12 +37,14 @@ impl Member {
     pub(crate) async fn unload_or_watch(
         &self,
         local: &dyn LocalMetrics,
-        deleted: &[&str],
+        deleted: &[Deletion<'_>],
     ) -> Result<(), ClusterError> {
         let now = self.clock().now();
-        let unloaded = local.forget(deleted, now - QUIET.as_secs() as i64).await?;
+        let names: Vec<&str> = deleted.iter().map(|(name, _)| *name).collect();
+        let unloaded = local.forget(&names, now - QUIET.as_secs() as i64).await?;
         let (gone, watched) = divide(deleted, &unloaded);
         self.watched().add(&watched, now);
+        let gone: Vec<&str> = gone.into_iter().map(|(name, _)| name).collect();
         Ok(self.names().copy().delete(&gone).await?)
     }
 
@@ -47,8 +52,8 @@ impl Member {
     pub(crate) async fn watch_deleted(self, local: std::sync::Arc<dyn LocalMetrics>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            for (noticed, names) in self.watched().by_time() {
-                if let Err(error) = self.look_at_deleted(&*local, &names, noticed).await {
+            for (since, names) in self.watched().by_time() {
+                if let Err(error) = self.look_at_deleted(&*local, &names, since).await {
                     let error = &error as &dyn std::error::Error;
                     tracing::warn!(error, "cannot check whether deleted metrics get points; retrying");
                 }
@@ -60,10 +65,10 @@ impl Member {
         &self,
         local: &dyn LocalMetrics,
         names: &[String],
-        noticed: i64,
+        since: i64,
     ) -> Result<(), ClusterError> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let written = local.are_written(&names, noticed).await?;
+        let written = local.are_written(&names, since).await?;
         let verdicts: Vec<(&str, Verdict)> =
             names.into_iter().zip(written).map(|(name, is)| (name, self.watched().note(name, is))).collect();
         let of = |wanted| -> Vec<&str> {
@@ -79,8 +84,9 @@ impl Member {
             return Ok(());
         }
         for names in of(Verdict::Quiet).chunks(AT_ONCE) {
-            let deleted = self.not_there(names).await?;
-            let unloaded = local.forget(&deleted, noticed).await?;
+            let exist = self.do_exist(names).await?;
+            let deleted = divide(names, &exist).1;
+            let unloaded = local.forget(&deleted, since).await?;
             let (gone, stays) = divide(&deleted, &unloaded);
             self.names().copy().delete(&gone).await?;
             let done: Vec<&str> = names.iter().filter(|name| !stays.contains(name)).copied().collect();
@@ -89,17 +95,16 @@ impl Member {
         Ok(())
     }
 
-    /// Returns those of `names` that are missing in the shared store.
-    async fn not_there<'a>(&self, names: &[&'a str]) -> Result<Vec<&'a str>, ClusterError> {
+    /// Whether each of `names` exists in the shared store.
+    async fn do_exist(&self, names: &[&str]) -> Result<Vec<bool>, ClusterError> {
         self.pace().wait(names.len(), Work::LookUp).await;
-        let exist = self.store().exist(names).await?;
-        Ok(divide(names, &exist).1)
+        Ok(self.store().exist(names).await?)
     }
 }
 
-/// Splits names into those whose flag is set and the others.
-fn divide<'a>(names: &[&'a str], flags: &[bool]) -> (Vec<&'a str>, Vec<&'a str>) {
-    let (set, others): (Vec<_>, Vec<_>) = names.iter().zip(flags).partition(|(_, flag)| **flag);
-    let names = |pairs: Vec<(&&'a str, &bool)>| pairs.into_iter().map(|(name, _)| *name).collect();
-    (names(set), names(others))
+/// Splits a list into the items whose flag is set and the others.
+fn divide<T: Copy>(items: &[T], flags: &[bool]) -> (Vec<T>, Vec<T>) {
+    let (set, others): (Vec<_>, Vec<_>) = items.iter().zip(flags).partition(|(_, flag)| **flag);
+    let items = |pairs: Vec<(&T, &bool)>| pairs.into_iter().map(|(item, _)| *item).collect();
+    (items(set), items(others))
 }

@@ -14,10 +14,13 @@ use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::{
     Capabilities, ErrorKind, MetaPage, MetadataStore, MetricMeta, SharedStore, Store, StoreError,
 };
+use plumbago_telemetry::Throttle;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::ANNOUNCED_AFTER;
 use crate::load::Load;
+use crate::retry::RETRY_LINE_MS;
 
 /// How long the first start, which has no copy of the names, waits for the names from the server. After this
 /// time the daemon accepts points without them.
@@ -118,6 +121,15 @@ impl Names {
         Arc::new(MetricConfig { x_files_factor: 0.0, ..(*config).clone() })
     }
 
+    /// Whether other daemons may not know a metric that another program has created and that this daemon now gets
+    /// points of, at `now` (seconds since the epoch). A daemon of Plumbago announces what it creates, and this one
+    /// would have heard of it; but BigGraphite announces nothing.
+    fn is_unannounced(&self, known: &MetricMeta, now: u32) -> bool {
+        let is_old = i64::from(known.created_on) + ANNOUNCED_AFTER < i64::from(now);
+        let has_others = self.0.ignores_x_files_factor.load(Ordering::Acquire);
+        self.0.loads_all && self.is_complete() && (is_old || has_others)
+    }
+
     /// Records in the marker file that the copy has every name of the server.
     pub(crate) fn mark_complete(&self) {
         let made_by = if self.0.ignores_x_files_factor.load(Ordering::Acquire) { " biggraphite" } else { "" };
@@ -190,6 +202,26 @@ impl Names {
     }
 }
 
+/// Says that metrics exist with other settings than those with which the engine has just made their heads. A head
+/// cannot change its stages while it has points.
+fn warn_of_other_settings(metrics: &[MetricMeta], known: &[Option<MetricMeta>]) {
+    static SAID: Throttle = Throttle::new(RETRY_LINE_MS);
+    let differs = |&(meta, known): &(&MetricMeta, &Option<MetricMeta>)| {
+        known.as_ref().is_some_and(|known| !known.config.reads_what_was_stored_with(&meta.config))
+    };
+    let differing = metrics.iter().zip(known).filter(differs).count();
+    if differing > 0
+        && let Some(suppressed) = SAID.pass_now()
+    {
+        tracing::warn!(
+            metrics = differing,
+            suppressed,
+            "metrics got points before this daemon knew their names, and the server has them with another retention \
+             or aggregation method than the storage rules give; restart the daemon to apply it"
+        );
+    }
+}
+
 fn stopping() -> StoreError {
     StoreError::new(ErrorKind::Closed, "read the names: the daemon is stopping")
 }
@@ -211,9 +243,19 @@ impl MetadataStore for Names {
         if !new.is_empty() {
             self.0.store.create(&new).await?;
         }
+        let is_unannounced = |&((_, meta), known): &((&&str, &MetricMeta), &Option<MetricMeta>)| {
+            known.as_ref().is_some_and(|known| self.is_unannounced(known, meta.created_on))
+        };
+        let pairs = names.iter().zip(metrics).zip(&known);
+        let unannounced: Vec<&str> = pairs.filter(is_unannounced).map(|((name, _), _)| *name).collect();
+        warn_of_other_settings(metrics, &known);
         let all: Vec<MetricMeta> =
             metrics.iter().zip(known).map(|(meta, known)| known.unwrap_or_else(|| meta.clone())).collect();
-        self.0.copy.create(&all).await
+        self.0.copy.create(&all).await?;
+        if !unannounced.is_empty() {
+            self.0.store.announce(&unannounced).await;
+        }
+        Ok(())
     }
 
     /// Changes the store and the copy. Both keep the stored xFilesFactor, even if it counts as 0.

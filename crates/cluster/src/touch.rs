@@ -147,7 +147,7 @@ impl Member {
         missing: &[MetricMeta],
     ) -> Result<(), ClusterError> {
         if !self.has_unhandled_return() {
-            let names: Vec<&str> = missing.iter().map(|meta| meta.name.as_str()).collect();
+            let names: Vec<_> = missing.iter().map(|meta| (meta.name.as_str(), None)).collect();
             return self.unload_or_watch(local, &names).await;
         }
         if self.finds_names() { self.create_missing(missing).await } else { Ok(()) }

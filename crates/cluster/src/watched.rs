@@ -15,15 +15,18 @@ const LOOKS: u32 = 2;
 /// Most deleted metrics that are watched. Further ones stay loaded; the next round over all names finds them again.
 const WATCHED_MAX: usize = 100_000;
 
+/// A deleted metric, and the time of its deletion by the servers' clock (seconds since the epoch), if it is known.
+pub(crate) type Deletion<'a> = (&'a str, Option<i64>);
+
 /// Deleted metrics that are still loaded.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(Mutex<HashMap<String, Watch>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Watch {
-    /// When the deletion was noticed, in seconds since the epoch.
-    noticed: i64,
-    since: Instant,
+    /// The time of the points that the metric got after its deletion is at least this, in seconds since the epoch.
+    points_since: i64,
+    begun: Instant,
     looks: u32,
 }
 
@@ -32,15 +35,25 @@ impl Watched {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, names: &[&str], noticed: i64) {
+    /// Watches deleted metrics. `now` is in seconds since the epoch.
+    ///
+    /// A daemon hears of a deletion some time after it, and much later if the servers could not be reached. Points
+    /// of that time are new ones, so the time of the deletion decides, and not that of its notice. A metric that is
+    /// deleted once more is watched from then on.
+    pub(crate) fn add(&self, deletions: &[Deletion<'_>], now: i64) {
         let mut watched = self.lock();
-        for name in names {
+        for (name, deleted) in deletions {
             if watched.len() >= WATCHED_MAX {
                 tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is checked later");
                 return;
             }
-            let watch = Watch { noticed, since: Instant::now(), looks: 0 };
-            watched.entry((*name).to_owned()).or_insert(watch);
+            // The points of the second in which the metric was deleted may be older than the deletion.
+            let points_since = deleted.map_or(now, |deleted| now.min(deleted + 1));
+            let watch = Watch { points_since, begun: Instant::now(), looks: 0 };
+            let known = watched.entry((*name).to_owned()).or_insert(watch);
+            if deleted.is_some() && known.points_since < points_since {
+                *known = watch;
+            }
         }
     }
 
@@ -51,11 +64,11 @@ impl Watched {
         }
     }
 
-    /// The names by the time at which their deletion was noticed.
+    /// The names by the time since which their points count as new.
     pub(crate) fn by_time(&self) -> BTreeMap<i64, Vec<String>> {
         let mut by_time: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (name, watch) in &*self.lock() {
-            by_time.entry(watch.noticed).or_default().push(name.clone());
+            by_time.entry(watch.points_since).or_default().push(name.clone());
         }
         by_time
     }
@@ -68,7 +81,7 @@ impl Watched {
         watch.looks = if is_written { watch.looks + 1 } else { 0 };
         match is_written {
             true if watch.looks >= LOOKS => Verdict::Written,
-            false if watch.since.elapsed() >= QUIET => Verdict::Quiet,
+            false if watch.begun.elapsed() >= QUIET => Verdict::Quiet,
             _ => Verdict::Open,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Daemon, NOW, metric, server, wait_until};
-use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, TaggedSeries};
+use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, NotAcknowledged, TaggedSeries};
 use plumbago_index::Index;
 use plumbago_model::ManualClock;
 use plumbago_store::{MetadataStore, NodeStart, SharedStore, WriterIdentity};
@@ -131,6 +131,21 @@ async fn a_daemon_that_cannot_join_is_not_ready_and_says_why() {
     server.forbids_writers.store(false, Ordering::Relaxed);
     assert!(joining.await.unwrap());
     assert_eq!(reasons(&daemon.member), [""; 0]);
+}
+
+/// If only the rows of one table are sent and it is missing, the servers' load is not the reason.
+#[tokio::test(start_paused = true)]
+async fn rows_that_are_refused_and_rows_that_are_not_answered_have_different_reasons() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let daemon = Daemon::new(&server, 1, dir.path());
+    daemon.start().await;
+    for is_refused in [true, false] {
+        let why = "failed to use a table".to_owned();
+        *daemon.outbox.error.lock().unwrap() = Some(NotAcknowledged { why, is_refused });
+        let found = reasons(&daemon.member);
+        assert!(found.len() == 1 && found[0].ends_with(": failed to use a table"), "{found:?}");
+        assert_eq!(found[0].contains("servers' load"), !is_refused, "{found:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

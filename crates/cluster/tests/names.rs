@@ -115,6 +115,39 @@ async fn names_that_nobody_announces_are_found() {
     assert!(!daemon.loaded.has("foreign.a") && daemon.loaded.has("foreign.b"));
 }
 
+/// What one daemon learns of another program's names, the other daemons hear from it.
+#[tokio::test(start_paused = true)]
+async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, a) = busy(100, one.path()).await;
+    let b = Daemon::with(&server, 2, two.path(), Duration::from_secs(DAY));
+    run_clocks(&server, &[a.clock.clone(), b.clock.clone()]);
+    a.start().await;
+    // Each daemon reads one of four parts in an hour and a half. They do not read the same part at the same time.
+    sleep(45 * 60).await;
+    b.start().await;
+    wait_until("all names", async || b.loaded.has("busy.99")).await;
+    sleep(60).await;
+
+    // One daemon gets points of such a metric.
+    server.names.create(&[metric("foreign.written")]).await.unwrap();
+    a.names.create(&[created_now(&server, "foreign.written")]).await.unwrap();
+    sleep(10).await;
+    assert!(b.loaded.has("foreign.written"));
+
+    // One daemon finds another one when it reads its part of the names.
+    server.names.create(&[metric("foreign.found")]).await.unwrap();
+    let has = |daemon: &Daemon| daemon.loaded.has("foreign.found");
+    let mut waited = 0;
+    while !has(&a) && !has(&b) {
+        assert!(waited < 7 * HOUR);
+        sleep(10).await;
+        waited += 10;
+    }
+    sleep(30).await;
+    assert!(has(&a) && has(&b));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_goes_on_where_the_last_process_ended() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -226,4 +259,50 @@ async fn an_announced_deletion_is_not_undone_by_points_from_before() {
     let found = server.names.get(&["busy.0", "busy.1"]).await.unwrap();
     assert!(found[0].is_none() && !daemon.loaded.has("busy.0"), "it got no further point");
     assert!(found[1].is_some() && daemon.loaded.has("busy.1"));
+}
+
+/// A daemon that hears of a deletion late keeps the points that it got in between.
+#[tokio::test(start_paused = true)]
+async fn points_from_after_a_deletion_count_however_late_it_is_heard_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, daemon) = busy(10, dir.path()).await;
+    run_clocks(&server, std::slice::from_ref(&daemon.clock));
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("busy.9")).await;
+    sleep(60).await;
+    let now = server.clock.now();
+    let deleted = now - 30;
+    // The last point of each metric is older than the notice of the deletion.
+    for (name, last) in [("busy.0", deleted - 1), ("busy.1", deleted), ("busy.2", deleted + 1)] {
+        daemon.loaded.set_written_at(name, last);
+        MetadataStore::delete(&server.names, &[name]).await.unwrap();
+        server.changes.lock().unwrap().push((2, deleted, name.to_owned(), true));
+    }
+    sleep(HOUR).await;
+    let names = ["busy.0", "busy.1", "busy.2"];
+    let found = server.names.get(&names).await.unwrap();
+    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(names.map(|name| daemon.loaded.has(name)), [false, false, true]);
+}
+
+/// What came between two deletions of a metric does not bring it back after the second one.
+#[tokio::test(start_paused = true)]
+async fn a_second_deletion_counts_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, daemon) = busy(10, dir.path()).await;
+    run_clocks(&server, std::slice::from_ref(&daemon.clock));
+    daemon.start().await;
+    wait_until("the names", async || daemon.loaded.has("busy.9")).await;
+    let delete = async |last: i64| {
+        daemon.loaded.set_written_at("busy.0", last);
+        MetadataStore::delete(&server.names, &["busy.0"]).await.unwrap();
+        let now = server.clock.now();
+        server.changes.lock().unwrap().push((2, now, "busy.0".to_owned(), true));
+    };
+    delete(server.clock.now() - 1).await;
+    sleep(40).await;
+    delete(server.clock.now() - 5).await;
+    sleep(HOUR).await;
+    assert!(server.names.get(&["busy.0"]).await.unwrap()[0].is_none());
+    assert!(!daemon.loaded.has("busy.0"));
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plumbago_store::StoreError;
+use plumbago_store::{ErrorKind, StoreError};
 use plumbago_telemetry::{Throttle, with_causes};
 
 use crate::calls::Call;
@@ -20,6 +20,8 @@ pub struct SenderStatus {
     /// Why the last call with new rows failed; `None` once a call has succeeded since, or if it is deferred
     /// because others succeed.
     pub last_error: Option<String>,
+    /// Whether the store refused that call for what it says, for example because a table is missing.
+    pub is_refused: bool,
     /// Why rows were deferred last; `None` if this process has deferred none.
     pub last_deferral: Option<String>,
     /// Time since the last successful call of this process.
@@ -29,7 +31,8 @@ pub struct SenderStatus {
 /// State of the sender that the rest of the process reads.
 #[derive(Debug)]
 pub(crate) struct Health {
-    last_error: Mutex<Option<String>>,
+    /// The last error, and whether it is a refusal.
+    last_error: Mutex<Option<(String, bool)>>,
     last_deferral: Mutex<Option<String>>,
     last_success: Mutex<Option<Instant>>,
     /// Successful calls. A failing call compares it to find out whether others succeed.
@@ -112,14 +115,17 @@ impl Health {
                 "rows could not be sent; they stay in the spool and are retried"
             );
         }
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        let is_refused = error.kind == ErrorKind::Invalid;
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, is_refused));
     }
 
     pub(crate) fn status(&self, spool: SpoolStats) -> SenderStatus {
         let last_success = *self.last_success.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         SenderStatus {
             spool,
-            last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            is_refused: last_error.as_ref().is_some_and(|(_, is_refused)| *is_refused),
+            last_error: last_error.map(|(text, _)| text),
             last_deferral: self.last_deferral.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             last_success: last_success.map(|at| at.elapsed()),
         }

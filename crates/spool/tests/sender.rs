@@ -68,7 +68,7 @@ async fn a_backlog_goes_in_large_requests() {
     eventually("an error", || fixture.store.status().last_error.is_some()).await;
     let status = fixture.store.status();
     assert_eq!(status.spool.pending_rows, 30_000);
-    assert!(status.last_success.is_none(), "{status:?}");
+    assert!(status.last_success.is_none() && !status.is_refused, "{status:?}");
     assert_eq!(fixture.remote.rows.load(Ordering::Relaxed), 0);
     fixture.remote.faults.set_down(false);
     fixture.sent().await;
@@ -148,7 +148,11 @@ async fn a_missing_table_alone_holds_nothing_up() {
     }
     fixture.store.commit(&batch).unwrap();
     let sender = fixture.start();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    eventually("the refusal", || {
+        let status = fixture.store.status();
+        status.last_error.is_some() && status.is_refused
+    })
+    .await;
     fixture.flush(1, 1000, 1.0);
     eventually("the other is sent", || fixture.remote.cells().len() == 1).await;
     fixture.remote.missing.lock().unwrap().clear();

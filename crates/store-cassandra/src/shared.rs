@@ -139,6 +139,10 @@ impl SharedStore for CassandraStore {
         self.names.note_written(names, since).await
     }
 
+    async fn announce(&self, names: &[&str]) {
+        self.names.announce(false, names).await;
+    }
+
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {
         Box::new(FeedReader::new(self.names.clone(), self.names.agreed_clock.clone(), since))
     }

@@ -65,8 +65,9 @@ pub struct NodeStart {
 /// Changes of names by other daemons since the last poll.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Changes {
-    /// Names in the order of their changes; `true` for a deletion.
-    pub names: Vec<(String, bool)>,
+    /// Names in the order of their changes, each with the time of its deletion by the servers' clock (seconds
+    /// since the epoch); `None` for a name that was created or changed.
+    pub names: Vec<(String, Option<i64>)>,
     /// Whether changes may have been missed, so that all names have to be read again.
     pub missed: bool,
     /// All changes before this time (seconds since the epoch) were returned. A feed that is opened at this time
@@ -206,6 +207,10 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// # Errors
     /// A transient error if the caller has to retry.
     async fn note_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError>;
+
+    /// Announces metrics in the change feed as if this daemon had just created them, so that other daemons load
+    /// them. A failure is only logged: other daemons then find them when they next read all names.
+    async fn announce(&self, names: &[&str]);
 
     /// Opens the change feed. It returns the changes since a time (seconds since the epoch), and may return some of
     /// those shortly before it. Choose a time before all names were read.

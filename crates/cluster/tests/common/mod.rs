@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use plumbago_cluster::{
-    LocalMetrics, Member, MemberParts, Names, NodesFile, Outbox, RowTimestamps, ScanFile, WriterFile,
+    LocalMetrics, Member, MemberParts, Names, NodesFile, NotAcknowledged, Outbox, RowTimestamps, ScanFile,
+    WriterFile,
 };
 use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig};
 use plumbago_store::memory::MemoryStore;
@@ -92,6 +93,8 @@ pub(crate) struct FakeOutbox {
     pub(crate) lag_ms: AtomicI64,
     /// What the servers answer when asked whether they keep a commit log.
     pub(crate) is_durable: AtomicBool,
+    /// Why nothing is acknowledged.
+    pub(crate) error: Mutex<Option<NotAcknowledged>>,
 }
 
 impl RowTimestamps for FakeOutbox {
@@ -121,8 +124,8 @@ impl Outbox for FakeOutbox {
         self.released_ms.store(until_ms, Ordering::Relaxed);
     }
 
-    fn last_error(&self) -> Option<String> {
-        None
+    fn last_error(&self) -> Option<NotAcknowledged> {
+        self.error.lock().unwrap().clone()
     }
 
     fn deferred(&self) -> Option<(u64, Option<String>)> {

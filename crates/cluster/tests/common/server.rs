@@ -81,7 +81,7 @@ impl Connection {
     /// Creates metrics as another daemon would whose requests are not counted.
     pub(crate) async fn create_uncounted(&self, metrics: &[MetricMeta]) {
         self.server.names.create(metrics).await.unwrap();
-        self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
+        self.note_change(metrics.iter().map(|meta| meta.name.clone()), false);
     }
 
     fn ask(&self) -> Result<&MemoryStore, StoreError> {
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    fn announce(&self, names: impl Iterator<Item = String>, deleted: bool) {
+    fn note_change(&self, names: impl Iterator<Item = String>, deleted: bool) {
         let now = self.server.clock.now();
         self.server.changes.lock().unwrap().extend(names.map(|name| (self.number, now, name, deleted)));
     }
@@ -113,7 +113,7 @@ impl MetadataStore for Connection {
         // Each metric has a directory and a row; the row is looked up and written.
         self.count("create", 3 * metrics.len());
         self.ask()?.create(metrics).await?;
-        self.announce(metrics.iter().map(|meta| meta.name.clone()), false);
+        self.note_change(metrics.iter().map(|meta| meta.name.clone()), false);
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl MetadataStore for Connection {
 
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
         MetadataStore::delete(self.ask()?, names).await?;
-        self.announce(names.iter().map(|name| (*name).to_owned()), true);
+        self.note_change(names.iter().map(|name| (*name).to_owned()), true);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl ChangeFeed for Feed {
     async fn poll(&mut self) -> Result<Changes, StoreError> {
         let changes = self.server.changes.lock().unwrap();
         let new = changes[self.read..].iter().filter(|(by, ..)| *by != self.number);
-        let names = new.map(|(_, _, name, deleted)| (name.clone(), *deleted)).collect();
+        let names = new.map(|(_, at, name, deleted)| (name.clone(), deleted.then_some(*at))).collect();
         self.read = changes.len();
         self.server.requests.lock().unwrap().add("poll", 1);
         Ok(Changes { names, missed: false, read_until: self.server.clock.now() })
@@ -318,6 +318,11 @@ impl SharedStore for Connection {
             }
         }
         Ok(exist)
+    }
+
+    async fn announce(&self, names: &[&str]) {
+        self.count("announce", names.len().div_ceil(100));
+        self.note_change(names.iter().map(|name| (*name).to_owned()), false);
     }
 
     fn change_feed(&self, since: i64) -> Box<dyn ChangeFeed> {

@@ -15,7 +15,7 @@ use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
 use super::{FeedRows, Row};
-use crate::metadata::{NameStore, time_uuid};
+use crate::metadata::{NameStore, seconds_of, time_uuid};
 use crate::schema::{CHANGES_BUCKET_SECONDS, CHANGES_TTL_SECONDS};
 
 /// How late a row may arrive, in seconds, including the difference between clocks.
@@ -165,11 +165,11 @@ impl FeedReader {
         time_uuid(u32::try_from(self.from.max(0)).unwrap_or(0))
     }
 
-    /// Takes the names in the rows that were found, in the order of their times.
-    fn found(&mut self) -> Vec<(String, bool)> {
+    /// Takes the names in the rows that were found, in the order of their times; deleted ones with their time.
+    fn found(&mut self) -> Vec<(String, Option<i64>)> {
         self.found.sort_unstable_by_key(|row| order(row.0));
-        let names = self.found.drain(..).flat_map(|(_, deleted, names, _)| {
-            let deleted = deleted.unwrap_or(false);
+        let names = self.found.drain(..).flat_map(|(at, deleted, names, _)| {
+            let deleted = (deleted == Some(true)).then(|| i64::from(seconds_of(at)));
             names.unwrap_or_default().into_iter().map(move |name| (name, deleted))
         });
         names.collect()

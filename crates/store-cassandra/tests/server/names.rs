@@ -269,7 +269,7 @@ async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore)
     let fed: Vec<(&str, bool)> = changes
         .names
         .iter()
-        .map(|(name, deleted)| (name.as_str(), *deleted))
+        .map(|(name, deleted)| (name.as_str(), deleted.is_some()))
         .filter(|(name, _)| name.starts_with("fed."))
         .collect();
     assert_eq!(
@@ -278,8 +278,12 @@ async fn others_learn_of_changes(store: &CassandraStore, other: &CassandraStore)
         "the second creation is no news"
     );
     assert!(!changes.missed);
+    let deleted = changes.names.iter().find_map(|(_, deleted)| *deleted).unwrap();
+    assert!((i64::from(now()) - 60..=i64::from(now()) + 1).contains(&deleted), "{deleted}");
     assert_eq!(feed.poll().await.unwrap().names, [], "each change once");
     assert_eq!(own.poll().await.unwrap().names, [], "one's own are known");
+    store.announce(&["fed.one"]).await;
+    assert_eq!(feed.poll().await.unwrap().names, [("fed.one".to_owned(), None)]);
 }
 
 async fn leases_are_held_by_one(store: &CassandraStore, other: &CassandraStore) {

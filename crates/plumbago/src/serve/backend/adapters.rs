@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use plumbago_cluster::{LeaseKeeper, LocalMetrics, Outbox, RowTimestamps};
+use plumbago_cluster::{LeaseKeeper, LocalMetrics, NotAcknowledged, Outbox, RowTimestamps};
 use plumbago_engine::Engine;
 use plumbago_maintenance::JobLease;
 use plumbago_spool::SpooledStore;
@@ -56,10 +56,11 @@ impl Outbox for SpoolOutbox {
         self.0.spool().release(until_ms);
     }
 
-    fn last_error(&self) -> Option<String> {
+    fn last_error(&self) -> Option<NotAcknowledged> {
         let status = self.0.status();
         let acknowledges = status.last_success.is_some_and(|ago| ago < ACKNOWLEDGES);
-        status.last_error.filter(|_| !acknowledges)
+        let is_refused = status.is_refused;
+        status.last_error.filter(|_| !acknowledges).map(|why| NotAcknowledged { why, is_refused })
     }
 
     fn deferred(&self) -> Option<(u64, Option<String>)> {

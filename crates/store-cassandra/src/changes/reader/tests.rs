@@ -174,7 +174,7 @@ async fn a_replica_that_lags_hides_nothing() {
         feed.clock.advance(2);
         found.extend(reader.poll().await.unwrap().names);
     }
-    assert_eq!(found, [("hidden".to_owned(), false)]);
+    assert_eq!(found, [("hidden".to_owned(), None)]);
 }
 
 #[tokio::test]
