@@ -87,7 +87,7 @@ impl Steps for Cleaning {
             if !has_settled(*found, context.settle, waits).await {
                 return Ok(());
             }
-            // All suspects of a page have the same time.
+            // All suspects that were found on one page have the same time.
             let together = self.suspects.iter().take_while(|(_, as_of, _)| *as_of == as_of_us).take(1000);
             let names: Vec<String> = together.map(|(.., name)| name.clone()).collect();
             self.judge(&names, as_of_us, context, report).await?;

@@ -168,7 +168,7 @@ impl NameStore {
                 self.stats.refused_names.add(1);
                 if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
                     let start: String = metric.name.chars().take(200).collect();
-                    tracing::warn!(name = start, %problem, suppressed, "a metric cannot be created");
+                    tracing::warn!(name = start, %problem, suppressed, "a metric is not created, because the tables cannot hold its name");
                 }
                 continue;
             }

@@ -137,7 +137,7 @@ impl StorageRules {
         )
     }
 
-    /// All configurations that the rules can give.
+    /// All combinations of retention, aggregation method and xFilesFactor that the rules can give.
     pub fn configs(&self) -> &[Arc<MetricConfig>] {
         &self.configs
     }
@@ -151,7 +151,7 @@ impl StorageRules {
 /// A section of one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
-    /// The name.
+    /// The name of the section.
     pub section: String,
     /// The line of its header.
     pub line: usize,
