@@ -148,7 +148,11 @@ async fn a_missing_table_alone_holds_nothing_up() {
     }
     fixture.store.commit(&batch).unwrap();
     let sender = fixture.start();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let is_refused = || {
+        let status = fixture.store.status();
+        status.last_error.is_some() || status.last_deferral.is_some()
+    };
+    eventually("a refusal of the missing table", is_refused).await;
     fixture.flush(1, 1000, 1.0);
     eventually("the other is sent", || fixture.remote.cells().len() == 1).await;
     fixture.remote.missing.lock().unwrap().clear();

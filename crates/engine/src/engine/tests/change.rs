@@ -307,9 +307,9 @@ impl Known {
     }
 
     /// Compares all stages. A read waits for late points only for a limited time, so it may have to be
-    /// repeated on a busy machine.
+    /// repeated on a busy machine. The limit of minutes is for a test that hangs.
     async fn check(&self, engine: &Engine, what: &str) {
-        for _ in 0..100 {
+        for _ in 0..4_000 {
             if self.difference(engine).await.is_none() {
                 return;
             }
