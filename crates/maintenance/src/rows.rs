@@ -1,5 +1,5 @@
 //! The job for rows of metrics that no reader can use. It deletes incomplete and broken rows and lists
-//! metrics that are not listed. Rows with a configuration that it does not understand are left alone, because
+//! metrics that are not listed. Rows with settings that it does not understand are left alone, because
 //! another program may have written them.
 
 use std::collections::VecDeque;
@@ -161,7 +161,7 @@ enum Fate<'a> {
 fn decide(row: Option<&MetricRow>, written: bool) -> Fate<'_> {
     let Some(row) = row else { return Fate::Stays };
     match (&row.problem, &row.config) {
-        // Without a configuration that can be read, it may be another program's metric.
+        // Without settings that can be read, it may be another program's metric.
         (None, _) | (Some(RowProblem::NotListed), None) => Fate::Stays,
         (Some(RowProblem::NotListed), Some(config)) => Fate::Listed(MetricMeta {
             name: row.name.clone(),

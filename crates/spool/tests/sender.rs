@@ -235,7 +235,7 @@ async fn a_dead_range_that_nobody_names_holds_nothing_up() {
 }
 
 /// Rows of a range that is known to be down are deferred at once. Without that, the first calls would wait for an hour
-/// and hold up all others.
+/// and delay all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_that_is_known_to_be_down_waits_for_nothing() {
     let fixture = Fixture::new();

@@ -47,7 +47,7 @@ impl RangeDeleter for Engine {
         range: TimeRange,
         dry_run: bool,
     ) -> Result<Vec<RangeReport>, StoreError> {
-        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // Runs in a separate task: blocked heads have to be released even if the caller is
         // dropped.
         let (engine, names) = (self.clone(), names.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>());
         let deleting = tokio::spawn(async move { engine.delete_range_of(&names, range, dry_run).await });

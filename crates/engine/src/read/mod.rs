@@ -75,7 +75,7 @@ impl Reader {
         Self { peers: Some(peers), ..self }
     }
 
-    /// Makes the reader also read metrics without a head, with their configuration from the metadata store.
+    /// Makes the reader also read metrics without a head, with their settings from the metadata store.
     /// For a node that does not load all names.
     pub fn with_metadata(self, metadata: Arc<dyn MetadataStore>) -> Self {
         Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }

@@ -184,8 +184,8 @@ fn key(identity: &str, file: &HeldFile) -> String {
     format!("{identity} {} {}", file.bytes, file.name.display())
 }
 
-/// By what an unchanged file is known. Small files are always read: they may be written in place within a tick of the
-/// file system's clock.
+/// What tells an unchanged file from a changed one. Empty for small files, which are always read, because they may be
+/// written in place within a tick of the file system's clock.
 fn identity(file: &HeldFile) -> Result<String, BackupError> {
     if file.bytes <= SMALL_BYTES {
         return Ok(String::new());
@@ -260,7 +260,7 @@ fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
     BackupError::DiskFull { path: path.to_owned(), needed_bytes, free_bytes, next }
 }
 
-/// Says of a failed write to a full disk how much is needed.
+/// If a write failed because the disk is full, makes an error that says how much space is needed.
 fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError {
     match error {
         BackupError::Io { operation: "write" | "write to" | "sync", cause, .. }

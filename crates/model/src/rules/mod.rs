@@ -62,7 +62,7 @@ pub struct StorageRules {
     /// The sections of the aggregation rules, in the order in which they are tried.
     aggregation_sources: Vec<RuleSource>,
     aggregations: Choices<(Aggregation, f64)>,
-    /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
+    /// The settings for each pair of a retention and an aggregation. All metrics with the pair share them.
     configs: Vec<Arc<MetricConfig>>,
     /// The texts of both files.
     texts: (String, String),
@@ -113,7 +113,7 @@ impl StorageRules {
         }
     }
 
-    /// The configuration for a metric of this name. Equal configurations share one `Arc`.
+    /// The settings for a metric of this name. Equal settings share one `Arc`.
     pub fn config_for(&self, name: &str) -> Arc<MetricConfig> {
         let (retention, aggregation) = (self.schemas.choose(name), self.aggregations.choose(name));
         self.configs[retention * self.aggregations.distinct.len() + aggregation].clone()

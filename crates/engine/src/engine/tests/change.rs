@@ -201,7 +201,7 @@ async fn a_change_that_fails_loses_nothing() {
     world.stop(engine).await;
 }
 
-/// One call changes more metrics than are held still at a time, some of them without points. Each of them
+/// One call changes more metrics than are blocked at a time, some of them without points. Each of them
 /// changes once and keeps all of its points. The same holds for a change of only the xFilesFactor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_metrics_change_in_one_call() {
