@@ -36,7 +36,10 @@ impl Watched {
         let mut watched = self.lock();
         for name in names {
             if watched.len() >= WATCHED_MAX {
-                tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is checked later");
+                tracing::warn!(
+                    WATCHED_MAX,
+                    "many metrics were deleted at once; whether the rest still get points is checked later"
+                );
                 return;
             }
             let watch = Watch { noticed, since: Instant::now(), looks: 0 };
