@@ -266,7 +266,8 @@ impl Chaos {
             Fault::RestartUnwatched { node, writer } => {
                 self.writers[writer].daemon().signal(Signal::SIGSTOP);
                 self.cluster.node(node).kill();
-                self.cluster.node(node).start().unwrap();
+                // All of them: after an earlier fault the others may be dead, and a node does not start alone.
+                self.cluster.start_all().unwrap();
                 self.writers[writer].daemon().signal(Signal::SIGCONT);
             }
         }

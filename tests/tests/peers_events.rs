@@ -127,9 +127,9 @@ fn events_of_all_daemons() {
 
     // Peers refuse a daemon that has another token.
     reader.stop_well();
-    let stranger = setups[2].set("cluster.token", "a token that nobody knows").start();
+    let stranger = setups[2].set("cluster.token", "a token that nobody else has").start();
     assert_eq!(titles(&stranger, &[]), [""; 0]);
-    wait_until("the refusal to be told", || ready(&stranger).contains("401"));
+    wait_until("the refusal to be reported", || ready(&stranger).contains("401"));
     for daemon in [one, two, stranger] {
         daemon.stop_well();
     }

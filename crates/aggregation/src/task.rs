@@ -21,7 +21,7 @@ pub trait Derived: Send + Sync + 'static {
     async fn push(&self, batch: PointBatch) -> bool;
 
     /// Waits until a kill cannot lose the points that were pushed before. Returns false if this will never be the case.
-    async fn settle(&self) -> bool;
+    async fn wait_written(&self) -> bool;
 }
 
 impl Aggregation {
@@ -95,7 +95,7 @@ impl<D: Derived> Chores<D> {
 
     /// Closes intervals once their last value is safe.
     async fn close(&self, closing: &[Closing]) -> bool {
-        if !self.derived.settle().await {
+        if !self.derived.wait_written().await {
             return false;
         }
         let mut state = self.aggregation.0.state();

@@ -225,7 +225,7 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     if throttle.pass(now_ms()).is_some() {
-                        tracing::warn!(%error, %address, "failed to accept an HTTP connection");
+                        tracing::warn!(%error, %address, "cannot accept connections; raise the limit of open files or lower limits.connections of this port");
                     }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;

@@ -35,7 +35,7 @@ pub struct Handles {
     pub finder: Option<Arc<dyn NameFinder>>,
     /// Tells which metrics may have points in a range; set if finds hide the others.
     pub activity: Option<Arc<dyn Activity>>,
-    /// Reads points.
+    /// Reads the series of a request, with points in memory and in the store.
     pub source: Arc<dyn SeriesSource>,
     /// Adds and removes tagged series.
     pub tagging: Arc<dyn Tagging>,

@@ -105,7 +105,7 @@ pub trait CostSource: Send + Sync + Debug {
 /// The sources of the status, and the credentials that open it to clients on other machines.
 #[derive(Debug, Clone)]
 pub struct StatusHandles {
-    /// Supplies the status.
+    /// Returns what the status shows of the daemon.
     pub source: Arc<dyn StatusSource>,
     /// Explains and tries rules, for clients that may see the status.
     pub rules: Arc<dyn RuleTester>,

@@ -84,7 +84,7 @@ impl Rendered {
 /// How the answers to one target differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The target.
+    /// The target, as it was requested from both servers.
     pub target: String,
     /// The number of timestamps, over all series, for which at least one server has a value.
     pub compared: u64,

@@ -38,7 +38,7 @@ pub struct Probe {
     pub name: String,
     /// Seconds since the epoch.
     pub timestamp: u32,
-    /// The value.
+    /// The value to send, which the answer must have.
     pub value: f64,
 }
 

@@ -139,7 +139,7 @@ async fn renew(
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "a maintenance job stops, and continues later"
+                        "it cannot be checked who holds the lease of a maintenance job; the job stops and continues later"
                     );
                     lost.cancel();
                     break;

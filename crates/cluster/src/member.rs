@@ -40,7 +40,7 @@ pub const CONDITIONS: [&str; 11] = [
 /// The parts of the daemon that a [`Member`] works with.
 #[derive(Debug)]
 pub struct MemberParts {
-    /// The shared store.
+    /// The store that all daemons share.
     pub store: Arc<dyn SharedStore>,
     /// The names of the shared store, with their local copy.
     pub names: Names,
@@ -56,7 +56,7 @@ pub struct MemberParts {
     pub scan: ScanFile,
     /// What this daemon needs from the store's schema.
     pub needs: SchemaNeeds,
-    /// The wall clock.
+    /// The clock of this machine. It is compared with those of the servers.
     pub clock: Arc<dyn Clock>,
     /// How old the stored time of a metric's last write may become before it is renewed (`updated_on`).
     pub touch_after: Duration,

@@ -44,7 +44,10 @@ impl Watched {
         let mut watched = self.lock();
         for (name, deleted) in deletions {
             if watched.len() >= WATCHED_MAX {
-                tracing::warn!(WATCHED_MAX, "many metrics were deleted at once; the rest is checked later");
+                tracing::warn!(
+                    WATCHED_MAX,
+                    "many metrics were deleted at once; whether the rest still get points is checked later"
+                );
                 return;
             }
             // The points of the second in which the metric was deleted may be older than the deletion.

@@ -36,7 +36,7 @@ pub struct Origin {
 pub struct Setting {
     /// The key, with the sections: `ingest.line.listen`.
     pub key: String,
-    /// The value.
+    /// The value, in Plumbago's units.
     pub value: Value,
     /// The places that the setting was derived from.
     pub from: Vec<Origin>,

@@ -36,7 +36,7 @@ pub enum Format {
 pub struct File {
     /// The path, as remarks show it. Relative paths in it are resolved against its directory.
     pub path: String,
-    /// The content.
+    /// The whole content of the file.
     pub text: String,
     /// Which program it configures; `None` if this is to be determined from its name and content.
     pub format: Option<Format>,

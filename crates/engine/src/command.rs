@@ -59,7 +59,7 @@ pub(crate) enum ShardCommand {
     BeginImport(Vec<Begin>, oneshot::Sender<Vec<Begun>>),
     /// Answer with the content of the heads of these metrics, from which a range is about to be deleted.
     BeginRange(Vec<BeginRange>, oneshot::Sender<Vec<Begun>>),
-    /// Begin the deletion of these metrics if all of their points were copied. The metrics are held still.
+    /// Begin the deletion of these metrics if all of their points were copied. The metrics are blocked.
     BeginMoves(Vec<BeginMove>, oneshot::Sender<Vec<Moved>>),
     /// Apply the changes from storing histories or deleting ranges.
     EndImport(Vec<End>, oneshot::Sender<()>),

@@ -82,7 +82,7 @@ impl TryFrom<Text> for CreateLimit {
 }
 
 impl CreateLimit {
-    /// No limit.
+    /// New metrics are created without a limit.
     pub const UNLIMITED: Self = Self::PerMinute(0);
 
     /// The number of tokens for one minute.

@@ -19,7 +19,7 @@ const VERSION: &[u8] = b"FJL\x03";
 /// A file that was damaged or missing and was written again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mended {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// A text with the damage and the remedy.
     pub text: String,

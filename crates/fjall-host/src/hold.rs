@@ -50,7 +50,7 @@ pub struct HeldFile {
 /// [`HostError::Unavailable`] or [`HostError::Failed`] if a file cannot be read or linked.
 pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec<HeldFile>, HostError> {
     // Passes all committed data to the operating system.
-    let settle = || match database {
+    let write_out = || match database {
         Some(database) => database
             .persist(PersistMode::Buffer)
             .map_err(|cause| HostError::failed(format!("write the log of {}", dir.display()), cause)),
@@ -60,17 +60,17 @@ pub fn hold(dir: &Path, links: &Path, database: Option<&Database>) -> Result<Vec
     let mut tries = 0;
     loop {
         let attempt = Attempt::begin(dir, links).map_err(failed)?;
-        settle()?;
+        write_out()?;
         let mut held = attempt.others().map_err(failed)?;
         attempt.link_logs().map_err(failed)?;
         for keyspace in keyspaces(dir).map_err(failed)? {
             held.extend(attempt.keyspace(&keyspace).map_err(failed)?);
         }
-        settle()?;
+        write_out()?;
         attempt.link_logs().map_err(failed)?;
         let ends = attempt.ends().map_err(failed)?;
         // After this, every writer that was at the end of the newest log a moment ago has finished its write.
-        settle()?;
+        write_out()?;
         if let Some(ends) = ends {
             held.extend(ends);
             return Ok(held);

@@ -30,9 +30,9 @@ pub struct Settings {
     pub log_bytes_max: u64,
 }
 
-/// An open database.
+/// An open database, and what had to be repaired.
 pub struct Opened {
-    /// The database.
+    /// fjall's handle of the database.
     pub database: Database,
     /// How a damaged log was cut. `None` if no log had to be cut.
     pub repaired: Option<Repair>,

@@ -43,7 +43,7 @@ pub struct Options {
     pub(crate) units: Units,
     pub(crate) log_base: Option<f64>,
     pub(crate) y: Range,
-    /// The options of the left one of two axes.
+    /// The options of the left axis, if there are two.
     pub(crate) left: Side,
     pub(crate) right: Side,
     pub(crate) x_format: Option<String>,

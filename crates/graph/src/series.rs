@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A series.
+/// A series to draw.
 #[derive(Debug, Clone)]
 pub struct Series {
     /// The name in the legend.

@@ -158,7 +158,7 @@ impl Components {
     }
 }
 
-/// The units for a text of this length, with its header.
+/// How many units a text of this length and its header take.
 #[inline]
 fn units(bytes: usize) -> usize {
     1 + bytes.div_ceil(UNIT)

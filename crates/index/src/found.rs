@@ -5,7 +5,7 @@ use plumbago_model::glob::GlobError;
 /// A metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The full path.
+    /// The full path; its components are separated by dots.
     pub path: String,
     /// There is a metric with this name.
     pub leaf: bool,
@@ -16,7 +16,7 @@ pub struct Node {
 /// A borrowed [`Node`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeRef<'a> {
-    /// The full path.
+    /// The full path; its components are separated by dots.
     pub path: &'a str,
     /// There is a metric with this name.
     pub leaf: bool,

@@ -213,7 +213,7 @@ impl Index {
                     None => refused += 1,
                 }
             }
-            trie.settle();
+            trie.update_shapes();
         }
         if names.iter().any(|name| name.contains(';')) {
             let mut tagged = self.tagged_mut();

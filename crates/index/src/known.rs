@@ -22,7 +22,7 @@ pub(crate) struct State {
 pub(crate) struct Below {
     /// The number of matches.
     pub(crate) count: u32,
-    /// The highest rank of these matches, as if the directory were the root.
+    /// The highest rank of these matches. Only the part of their paths below the directory counts.
     pub(crate) best: u32,
 }
 

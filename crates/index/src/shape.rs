@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn check(trie: &mut Trie) {
-        trie.settle();
+        trie.update_shapes();
         let mut shapes = HashMap::new();
         below(trie, trie.root(), &mut shapes);
         let different: std::collections::HashSet<&String> = shapes.values().collect();

@@ -105,7 +105,7 @@ impl Trie {
     ///
     /// Insertions leave this work to the next name, because consecutive names often share most of their
     /// directories.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn update_shapes(&mut self) {
         for place in (0..self.trail.len()).rev() {
             self.count_in(place);
         }
@@ -148,7 +148,7 @@ impl Trie {
         let Some((directory, at, child)) = way.pop().filter(|(_, _, child)| child.is_leaf()) else {
             return false;
         };
-        self.settle();
+        self.update_shapes();
         self.leaves -= 1;
         self.changes += 1;
         self.removals += 1;

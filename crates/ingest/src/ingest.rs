@@ -196,8 +196,10 @@ impl Ingest {
         while let Some(ended) = listeners.join_next().await {
             match ended {
                 Ok((listener, Ok(()))) => info!(listener = listener.label(), "listener stopped"),
-                Ok((listener, Err(error))) => error!(listener = listener.label(), %error, "listener failed"),
-                Err(error) => error!(%error, "listener failed"),
+                Ok((listener, Err(error))) => {
+                    error!(listener = listener.label(), %error, "a listener failed; restart the daemon to use it again");
+                }
+                Err(error) => error!(%error, "a listener failed; restart the daemon to use it again"),
             }
         }
     }

@@ -168,7 +168,7 @@ pub struct Tally {
 /// The first text that was refused for a reason since the last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// The reason.
+    /// Why the text was refused.
     pub reason: Reject,
     /// The text as received, escaped and shortened.
     pub text: String,

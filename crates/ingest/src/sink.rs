@@ -21,5 +21,5 @@ pub trait PointSink: Send + Sync + 'static {
     /// Waits until a kill of the process cannot lose the points that were pushed before: the journal has handed them
     /// to the kernel. Returns `false` if the sink has failed or is shutting down.
     #[must_use]
-    async fn settle(&self) -> bool;
+    async fn wait_written(&self) -> bool;
 }

@@ -114,7 +114,7 @@ impl Closed {
 /// A refused text that was kept as a sample: the newest of each listener and reason, at most one per minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The listener.
+    /// The listener that received the text.
     pub listener: Listener,
     /// The text, its reason and its sender.
     pub sample: Sample,

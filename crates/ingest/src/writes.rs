@@ -93,7 +93,7 @@ impl Writes {
         }
         let Points { cut, with_ttl, rounded, .. } = *points;
         self.shared.stats.note(Losses { cut, with_ttl, rounded });
-        if points.points().is_empty() || self.shared.sink.settle().await {
+        if points.points().is_empty() || self.shared.sink.wait_written().await {
             Ok(())
         } else {
             Err(WriteError::Stopped)

@@ -308,7 +308,7 @@ fn a_kill_at_any_step_of_a_close_or_of_the_next_run_loses_nothing() {
     shared.close();
     let closing = rig.disk.take_copies();
     assert!(closing.len() >= 9, "{}", closing.len());
-    // The note has its name at the last step, the sync of the directory.
+    // The note exists only in the last copy: it gets its name just before the sync of the directory.
     let noted: Vec<usize> = (0..closing.len()).filter(|at| has_note(closing[*at].path())).collect();
     assert_eq!(noted, [closing.len() - 1]);
 

@@ -71,7 +71,7 @@ pub enum FrameError {
 /// Numbers of records in a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Number of points.
+    /// Number of points in the frame.
     pub points: usize,
     /// Number of creations and removals.
     pub events: usize,

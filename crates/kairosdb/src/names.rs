@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 /// A series as KairosDB and OpenTSDB name it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Series {
-    /// The metric.
+    /// The name of the metric, without its tags.
     pub metric: String,
     /// Tags and their values, sorted by tag.
     pub tags: Vec<(String, String)>,

@@ -63,7 +63,7 @@ impl Reason {
 /// A refusal that is named in the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The reason.
+    /// Why the point was refused.
     pub reason: Reason,
     /// The problem, as a text for the sender.
     pub text: String,

@@ -26,7 +26,7 @@ pub enum TimeUnit {
 /// The content of a row key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowKey {
-    /// The metric.
+    /// The name of the metric, as KairosDB writes it.
     pub metric: String,
     /// When the row begins, in milliseconds since the epoch.
     pub row_time_ms: i64,
@@ -39,9 +39,9 @@ pub struct RowKey {
 /// A cell of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell<'a> {
-    /// The column name.
+    /// The column name, which encodes the time of the point after the start of the row.
     pub column: u32,
-    /// The value.
+    /// The encoded value; the row key says its type.
     pub value: &'a [u8],
     /// Whether it has a time to live.
     pub has_ttl: bool,

@@ -44,7 +44,7 @@ impl<'de> Tags<'de> {
     }
 
     /// Sorts the tags. A tag that was sent with two different values is a fault.
-    fn settle(&mut self) {
+    fn sort(&mut self) {
         if self.tags.len() < 2 {
             return;
         }
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for Object {
             let value = map.next_value::<Scalar<'de>>()?;
             tags.add(tag, value);
         }
-        tags.settle();
+        tags.sort();
         Ok(tags)
     }
 

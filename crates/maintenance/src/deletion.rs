@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
-/// Metrics that are deleted together.
+/// Number of metrics that are deleted together.
 const BATCH: usize = 500;
-/// Pause before metrics are tried again of which a part was on its way to the store.
+/// Pause before metrics are tried again that had points on their way to the store.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
-/// How often a failing call is made again before the run fails.
+/// Number of times that a failing call is repeated before the run fails.
 const TRIES: u32 = 6;
-/// Names in the answer.
+/// Largest number of names in the answer.
 pub(crate) const EXAMPLES_MAX: usize = 5;
-/// Directories that wait for the second look at the end. Others are left to the clean-up.
+/// Largest number of directories that are deleted at the end. The clean-up deletes the others.
 const DIRECTORIES_MAX: usize = 100_000;
 
 /// What a deletion did.

@@ -1,4 +1,4 @@
-//! Where events are kept, as an import sees it.
+//! The trait through which an import of events stores them.
 
 use std::fmt::Debug;
 
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::graphite_source::SourceEvent;
 use crate::verb_error::VerbError;
 
-/// Where the events of this data directory are kept.
+/// Keeps the events of this data directory.
 #[async_trait]
 pub trait EventKeeper: Send + Sync + Debug {
-    /// Adds those of these events that are not kept yet, in the order of time. An event is the same if time, title, text
-    /// and tags are. Those for which there is no room are left out, the oldest first.
+    /// Adds the events that are not kept yet, in the order of time. Two events with the same time, title, text and tags
+    /// count as one. If there is no room for all, the oldest are left out.
     ///
     /// # Errors
     /// If no events are kept here, or they cannot be written.

@@ -15,7 +15,7 @@ const END: i64 = 4_102_444_800;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportEvents {
-    /// The server.
+    /// The server to read, and how it is reached.
     pub server: SourceServer,
     /// Earlier events are left out; seconds since the epoch.
     pub from: Option<i64>,

@@ -22,7 +22,7 @@ const ALLOWANCE: u32 = 20;
 /// Deletes metrics that got no point for some time.
 #[derive(Debug, Clone)]
 pub struct Expire {
-    /// The stores.
+    /// The stores from which names and points are deleted.
     pub stores: Stores,
     /// How long a metric must be without a point.
     pub after: Duration,

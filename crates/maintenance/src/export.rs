@@ -34,7 +34,7 @@ const OWN: [&str; 8] =
 pub struct ExportWhisper {
     /// The directory to write to, as an absolute path.
     pub directory: PathBuf,
-    /// Which metrics.
+    /// Selects the metrics to write.
     pub which: Which,
     /// Files that exist are replaced.
     pub replace: bool,

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// Where histories are stored and read, metrics created and copied, ranges of them deleted, and settings changed.
 #[async_trait]
 pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter + SettingsChanger {
-    /// The configuration of a new metric by the storage rules.
+    /// The settings that the storage rules give a new metric.
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;
 
     /// The section of the storage schemas that decides for a name; `None` for the built-in rule.

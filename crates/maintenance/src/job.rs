@@ -29,7 +29,7 @@ pub struct Stores {
     /// The metadata without the local copy. A creation here writes every missing row of the metric, even if
     /// the local copy has the metric.
     pub listing: Arc<dyn MetadataStore>,
-    /// The points.
+    /// The store of the points.
     pub points: Arc<dyn PointStore>,
     /// Rows of directories; `None` if the store has none.
     pub directories: Option<Arc<dyn DirectoryStore>>,
@@ -46,7 +46,7 @@ pub struct Stores {
 pub struct Context {
     /// The metrics that this process is writing.
     pub live: Arc<dyn LiveMetrics>,
-    /// Whether to report the changes without making them.
+    /// The clock by which rows are old or young.
     pub clock: Arc<dyn Clock>,
     /// True to report the changes without making them.
     pub dry_run: bool,

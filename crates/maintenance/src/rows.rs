@@ -1,5 +1,5 @@
 //! The job for rows of metrics that no reader can use. It deletes incomplete and broken rows and lists
-//! metrics that are not listed. Rows with a configuration that it does not understand are left alone, because
+//! metrics that are not listed. Rows with settings that it does not understand are left alone, because
 //! another program may have written them.
 
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ impl Steps for Cleaning {
             if !has_settled(*found, context.settle, waits).await {
                 return Ok(());
             }
-            // All suspects of a page have the same time.
+            // All suspects that were found on one page have the same time.
             let together = self.suspects.iter().take_while(|(_, as_of, _)| *as_of == as_of_us).take(1000);
             let names: Vec<String> = together.map(|(.., name)| name.clone()).collect();
             self.judge(&names, as_of_us, context, report).await?;
@@ -161,7 +161,7 @@ enum Fate<'a> {
 fn decide(row: Option<&MetricRow>, written: bool) -> Fate<'_> {
     let Some(row) = row else { return Fate::Stays };
     match (&row.problem, &row.config) {
-        // Without a configuration that can be read, it may be another program's metric.
+        // Without settings that can be read, it may be another program's metric.
         (None, _) | (Some(RowProblem::NotListed), None) => Fate::Stays,
         (Some(RowProblem::NotListed), Some(config)) => Fate::Listed(MetricMeta {
             name: row.name.clone(),

@@ -52,7 +52,7 @@ pub struct RunStatus {
     pub id: String,
     /// The name of the verb.
     pub job: String,
-    /// The parameters.
+    /// The parameters of the verb, as JSON.
     pub parameters: Value,
     /// The state of the run.
     pub state: RunState,

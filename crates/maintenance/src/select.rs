@@ -35,7 +35,7 @@ impl Which {
     /// Checks that exactly one way of selecting is used.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A text that says how the metrics have to be named.
     pub fn check(&self) -> Result<(), String> {
         let ways = usize::from(self.glob.is_some())
             + usize::from(!self.tags.is_empty())
@@ -56,7 +56,7 @@ pub type NameBatches = mpsc::Receiver<Result<Vec<String>, VerbError>>;
 /// A metric, a directory, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundNode {
-    /// The full path.
+    /// The full path; its components are separated by dots.
     pub path: String,
     /// Whether there is a metric with this name.
     pub is_metric: bool,
@@ -69,7 +69,7 @@ pub struct FoundNode {
 pub struct TagSize {
     /// The tag, or the value.
     pub text: String,
-    /// How many series have it.
+    /// Number of series with this tag or value.
     pub series: u64,
     /// How many values the tag has; 0 for a value.
     pub values: u64,

@@ -58,7 +58,7 @@ pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
 /// What a verb works with. Clones share the same parts.
 #[derive(Debug, Clone)]
 pub struct Work {
-    /// The stores.
+    /// The stores of names, points and state rows.
     pub stores: Stores,
     /// Finds metrics by glob or tag.
     pub names: Arc<dyn MetricNames>,
@@ -76,7 +76,7 @@ pub struct Work {
     pub kairosdbs: Arc<dyn KairosConnector>,
     /// Connects to other Graphite servers.
     pub graphites: Arc<dyn GraphiteConnector>,
-    /// Opens other stores.
+    /// Opens the stores of other configurations.
     pub other_stores: Arc<dyn StoreConnector>,
     /// Stores the events of the data directory.
     pub events: Arc<dyn EventKeeper>,
@@ -107,11 +107,11 @@ impl Work {
         Self { context, progress: Tracker::default(), ..self.clone() }
     }
 
-    /// Returns an error if the run has to end.
+    /// Checks whether the run was cancelled.
     ///
     /// # Errors
     ///
-    /// [`VerbError::Cancelled`] if the run has to end.
+    /// [`VerbError::Cancelled`] if so.
     pub fn go_on(&self) -> Result<(), VerbError> {
         if self.stop().is_cancelled() { Err(VerbError::Cancelled) } else { Ok(()) }
     }

@@ -330,7 +330,7 @@ impl Component {
         &self.literals
     }
 
-    /// The wildcards.
+    /// The alternatives that are not exact texts.
     pub fn wildcards(&self) -> &[Wildcard] {
         &self.wildcards
     }

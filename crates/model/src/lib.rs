@@ -41,8 +41,8 @@ pub struct MetricConfig {
 }
 
 impl MetricConfig {
-    /// Why the points of a metric with the configuration `other` cannot be stored in the stages of this
-    /// configuration; `None` if they can.
+    /// Why the points of a metric with the settings `other` cannot be stored in the stages of these settings;
+    /// `None` if they can.
     pub fn refuses_points_of(&self, other: &Self) -> Option<String> {
         let (raw, known) = (self.retention.finest().resolution, other.retention.finest().resolution);
         if raw != known {
@@ -55,7 +55,7 @@ impl MetricConfig {
         })
     }
 
-    /// Whether a metric that was stored with `other` may get this configuration without changing the stored
+    /// Whether a metric that was stored with `other` may get these settings without changing the stored
     /// values. Requires the same stages, and windows with the same meaning, if there are any.
     pub fn reads_what_was_stored_with(&self, other: &Self) -> bool {
         let has_windows = self.retention.stages().len() > 1;
@@ -64,9 +64,9 @@ impl MetricConfig {
     }
 }
 
-/// Equal configurations have the same text, by which they are interned.
+/// Equal settings have the same text, by which they are interned.
 impl MetricConfig {
-    /// The configuration as text: retention, aggregation and factor, as in `60s:7d,900s:730d average 0.5`.
+    /// The settings as text: retention, aggregation and factor, as in `60s:7d,900s:730d average 0.5`.
     pub fn to_text(&self) -> String {
         format!("{} {} {}", self.retention, self.aggregation, self.x_files_factor)
     }

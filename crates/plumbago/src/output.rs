@@ -19,7 +19,7 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard output. A failed write (closed pipe, full disk) is ignored, so that the daemon goes on, and
+/// Writes a line to standard output. A failed write (closed pipe, full disk) is ignored, so that the daemon continues, and
 /// stops as it should.
 pub fn say(line: &str) {
     let mut out = io::stdout().lock();

@@ -16,7 +16,7 @@ pub(crate) const DROPPED: &str = "relay_dropped";
 /// when no point is being moved between these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// `host:port`.
+    /// The destination, as `host:port`.
     pub destination: String,
     /// Number of points that this process accepted for this destination.
     pub accepted: u64,

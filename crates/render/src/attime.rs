@@ -18,7 +18,7 @@ pub use zone::{LocalTime, TimeZone};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a time: {reason}")]
 pub struct TimeError {
-    /// The text.
+    /// The text that was given as a time.
     pub text: String,
     /// The problem of the text.
     pub reason: String,

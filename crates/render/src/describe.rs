@@ -33,7 +33,7 @@ pub struct Parameter {
     pub is_required: bool,
     /// Whether it can be given several times.
     pub is_multiple: bool,
-    /// The default value.
+    /// The value if the parameter is missing; `None` if there is no default.
     pub default: Option<Constant>,
     /// All possible values, if they can be listed.
     pub options: Vec<String>,

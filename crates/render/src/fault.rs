@@ -66,7 +66,7 @@ impl EvalError {
 pub struct TargetError {
     /// The index of the target in the list, from 0.
     pub target: usize,
-    /// The error.
+    /// What is wrong with it.
     #[source]
     pub error: EvalError,
 }

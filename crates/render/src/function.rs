@@ -61,8 +61,8 @@ pub(crate) struct Function {
     pub(crate) group: Group,
     pub(crate) params: &'static [Param],
     pub(crate) eval: Eval,
-    /// The ranges over which the function will read its first argument again, as far as they follow from its
-    /// other arguments. Called while the series of the first argument are not fetched yet.
+    /// Returns further time ranges of the first argument that the function needs, if they follow from the other
+    /// arguments. Called before the first argument is fetched, so that all ranges are fetched together.
     pub(crate) ranges: Option<Ranges>,
     /// Whether `groupByNode` and the like accept it as a callback.
     pub(crate) is_callback: bool,

@@ -59,7 +59,7 @@ impl Consolidation {
 /// A series with the properties that Graphite's functions use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeSeries {
-    /// The name in the answer.
+    /// The name that the answer shows.
     pub name: Arc<str>,
     /// The expression or call that produced the series. Functions that combine series derive the name of
     /// their result from it.
@@ -76,9 +76,9 @@ pub struct TimeSeries {
     pub consolidation: Consolidation,
     /// The share of values, from 0 to 1, that must be known in a combined value.
     pub x_files_factor: f64,
-    /// The tags.
+    /// The tags that the answer shows and that `groupByTags` and others use.
     pub tags: Tags,
-    /// The drawing options.
+    /// How the series is drawn, for example its colour.
     pub options: DrawOptions,
     /// Whether the values are counts, such as those of `isNonNull`. In graphite-web these are integers, which
     /// are shown as `1` in names and tags, where floats are `1.0`.

@@ -68,7 +68,7 @@ impl Tags {
         }
     }
 
-    /// Removes a tag.
+    /// Removes a tag, if there is one with this key.
     pub fn remove(&mut self, key: &str) {
         self.pairs_mut().retain(|(k, _)| **k != *key);
     }

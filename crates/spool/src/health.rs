@@ -1,4 +1,5 @@
-//! How the sender is doing. The sender notes it, and the store shows it.
+//! The last success, the last error and the last deferral of the sender. The sender records them, and the store shows
+//! them to operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -80,11 +80,11 @@ impl Overlay {
         columns.map(|(ours, range)| ours.map_or_else(|| range.unknown(), |ours| ours.column)).collect()
     }
 
-    /// The parts of ranges in which the remote store has other values than the spool, and the spool's are older than
-    /// `before_us` (microseconds since the epoch): the index of each range, and the part.
+    /// Returns the slots whose value in the remote store may be newer than the one in the spool: the values differ, and
+    /// the one in the spool is older than `before_us` (microseconds since the epoch). A deferred slot may wait for
+    /// hours, while a later value of the same slot, of this writer or of another one, arrives at once.
     ///
-    /// Such a value is not known to be older than ours. A deferred slot may wait for hours, while a later value of it,
-    /// of this writer or of another one, arrives at once.
+    /// For each range with such slots, the result has the index of the range and the part that contains them.
     pub(crate) fn doubtful(
         &self,
         request: &ReadRequest,

@@ -148,11 +148,11 @@ async fn a_missing_table_alone_holds_nothing_up() {
     }
     fixture.store.commit(&batch).unwrap();
     let sender = fixture.start();
-    eventually("the refusal", || {
+    let is_refused = || {
         let status = fixture.store.status();
         status.last_error.is_some() && status.is_refused
-    })
-    .await;
+    };
+    eventually("a refusal of the missing table", is_refused).await;
     fixture.flush(1, 1000, 1.0);
     eventually("the other is sent", || fixture.remote.cells().len() == 1).await;
     fixture.remote.missing.lock().unwrap().clear();
@@ -235,7 +235,7 @@ async fn a_dead_range_that_nobody_names_holds_nothing_up() {
 }
 
 /// Rows of a range that is known to be down are deferred at once. Without that, the first calls would wait for an hour
-/// and hold up all others.
+/// and delay all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_that_is_known_to_be_down_waits_for_nothing() {
     let fixture = Fixture::new();

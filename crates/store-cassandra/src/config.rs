@@ -171,13 +171,13 @@ pub struct MetadataCluster {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Consistency {
-    /// Writes of points.
+    /// The level for writes of points.
     pub write: Level,
-    /// Reads of points.
+    /// The level for reads of points.
     pub read: Level,
-    /// Writes of names.
+    /// The level for writes of names.
     pub metadata_write: Level,
-    /// Reads of names.
+    /// The level for reads of names.
     pub metadata_read: Level,
 }
 

@@ -1,4 +1,4 @@
-//! Converts between BigGraphite's `config` map and our configuration of a metric.
+//! Converts between BigGraphite's `config` map and our settings of a metric.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use plumbago_model::{Aggregation, MetricConfig, Retention, Stage};
 /// A key that we add to BigGraphite's map: the aggregation method, if BigGraphite has no name for it.
 const TRUE_METHOD: &str = "plumbago_aggregator";
 
-/// The `config` map of a configuration. BigGraphite knows five aggregation methods. For any other method,
+/// The `config` map for the settings of a metric. BigGraphite knows five aggregation methods. For any other method,
 /// its key `aggregator` gets the most similar of the five, and a key of ours gets the real method.
 pub fn config_to_map(config: &MetricConfig) -> HashMap<String, String> {
     let (name, exact) = nearest(config.aggregation);
@@ -22,7 +22,7 @@ pub fn config_to_map(config: &MetricConfig) -> HashMap<String, String> {
     map
 }
 
-/// Reads a configuration from a `config` map. Absent keys have BigGraphite's defaults; unknown keys are
+/// Reads the settings of a metric from a `config` map. Absent keys have BigGraphite's defaults; unknown keys are
 /// ignored.
 ///
 /// # Errors

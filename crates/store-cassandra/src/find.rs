@@ -225,7 +225,7 @@ impl Search<'_> {
         let mut state = PagingState::start();
         loop {
             let (page, next) = self.page(ask, state).await?;
-            let last = self.gather(page, harvest).await?;
+            let last = self.take_page(page, harvest).await?;
             match next {
                 PagingStateResponse::NoMorePages => return Ok(None),
                 PagingStateResponse::HasMorePages { .. } if only_first && last.is_some() => return Ok(last),
@@ -235,7 +235,7 @@ impl Search<'_> {
     }
 
     /// Keeps the names of a page that match. Returns the token of its last row.
-    async fn gather(&self, page: QueryResult, harvest: &Mutex<Harvest>) -> Result<Option<i64>, FindError> {
+    async fn take_page(&self, page: QueryResult, harvest: &Mutex<Harvest>) -> Result<Option<i64>, FindError> {
         let page = page.into_rows_result().map_err(|error| error::answer("find names", error))?;
         self.store.stats.find_rows.add(page.rows_num() as u64);
         let rows = page.rows::<(&str, i64)>().map_err(|error| error::answer("find names", error))?;

@@ -12,7 +12,7 @@ use crate::store::CassandraStore;
 /// A table for points, and what this process knows of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableInUse {
-    /// The table.
+    /// Which table it is.
     pub table: Table,
     /// Whether this process has written or read the table since its start.
     pub is_used: bool,

@@ -22,7 +22,7 @@ pub const COUNT_TOTAL_MAX: i32 = COUNT_MAX * IDS_PER_WRITER as i32;
 /// stage share the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Table {
-    /// The stage.
+    /// The stage whose slots the table holds.
     pub stage: Stage,
     /// Whether the table holds windows: true for every stage of a retention but the first.
     pub coarse: bool,

@@ -1,8 +1,8 @@
-//! Reads settings that a file gives with their types, and the environment as text.
+//! Reads settings that have a type in a file, and are text in the environment.
 
 use serde::{Deserialize, Deserializer, de};
 
-/// A setting in any form: files give it with its type, the environment as text.
+/// A setting of any type. All settings of the environment are texts.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Loose {

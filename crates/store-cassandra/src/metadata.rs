@@ -31,7 +31,7 @@ use crate::tags::TagsTable;
 
 /// Maximum number of requests for names in flight per call.
 pub(crate) const CONCURRENCY: usize = 64;
-/// Maximum number of configurations that are kept so that metrics with equal configurations share memory.
+/// Maximum number of different settings that are kept, so that metrics with equal settings share memory.
 const CONFIGS_MAX: usize = 10_000;
 /// The Unix epoch as a time of a time-based UUID: 100 ns steps since 1582-10-15.
 const UUID_EPOCH: u64 = 0x01B2_1DD2_1381_4000;
@@ -51,7 +51,7 @@ pub(crate) enum NoMetric {
     /// The row is broken; no program can use it.
     #[error("{0}")]
     Broken(&'static str),
-    /// We do not understand its configuration, but another program may.
+    /// We do not understand its settings, but another program may.
     #[error("{0}")]
     Foreign(String),
 }
@@ -149,7 +149,7 @@ impl NameStore {
         Ok(())
     }
 
-    /// Changes the configurations of metrics. Other daemons read them again, as they do with new metrics.
+    /// Changes the settings of metrics. Other daemons read them again, as they do with new metrics.
     pub(crate) async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         self.create(metrics).await?;
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
@@ -168,7 +168,7 @@ impl NameStore {
                 self.stats.refused_names.add(1);
                 if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
                     let start: String = metric.name.chars().take(200).collect();
-                    tracing::warn!(name = start, %problem, suppressed, "a metric cannot be created");
+                    tracing::warn!(name = start, %problem, suppressed, "a metric is not created, because the tables cannot hold its name");
                 }
                 continue;
             }
@@ -292,8 +292,8 @@ impl NameStore {
         Ok(rows.into_iter().next())
     }
 
-    /// The configuration and the creation time (seconds since the epoch) in a row. If the row is not a usable
-    /// metric, reports it as damaged and returns `None`. As in BigGraphite, a row without id or configuration
+    /// The settings and the creation time (seconds since the epoch) in a row. If the row is not a usable
+    /// metric, reports it as damaged and returns `None`. As in BigGraphite, a row without id or settings
     /// is not a metric: BigGraphite leaves such rows when it updates a date of a metric that was deleted.
     pub(crate) fn understand(
         &self,
@@ -311,7 +311,7 @@ impl NameStore {
         }
     }
 
-    /// The configuration in a row, or why the row is not a usable metric.
+    /// The settings in a row, or why the row is not a usable metric.
     pub(crate) fn judge(
         &self,
         name: &str,
@@ -327,7 +327,7 @@ impl NameStore {
         self.shared_config(&config).map_err(NoMetric::Foreign)
     }
 
-    /// Parses a configuration. Equal configurations share one allocation.
+    /// Parses the settings of a metric. Equal settings share one allocation.
     fn shared_config(&self, map: &HashMap<String, String>) -> Result<Arc<MetricConfig>, String> {
         let mut pairs: Vec<(&str, &str)> = map.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         pairs.sort_unstable();

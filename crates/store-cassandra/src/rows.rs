@@ -79,8 +79,8 @@ impl NameStore {
         Ok(self.row(name.to_owned(), !listed.is_empty(), metadata))
     }
 
-    /// Combines what the two tables have of a metric; `None` if neither has it. A configuration that we do
-    /// not understand is reported but is not a problem of the row, because it may belong to another program.
+    /// Combines what the two tables have of a metric; `None` if neither has it. Settings that we do
+    /// not understand are reported but are not a problem of the row, because they may belong to another program.
     fn row(
         &self,
         name: String,

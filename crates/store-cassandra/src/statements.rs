@@ -90,7 +90,7 @@ impl Names {
         )
     }
 
-    /// Changes the configuration of an existing metric.
+    /// Changes the settings of an existing metric.
     pub fn update_metadata(&self) -> String {
         format!("UPDATE {} SET updated_on = now(), id = ?, config = ? WHERE name = ?", self.metadata)
     }

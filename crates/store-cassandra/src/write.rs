@@ -306,7 +306,11 @@ impl PointWriter {
         self.stats.tables_refused.add(1);
         if let Some(suppressed) = self.throttle.pass(self.clock.now_ms()) {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(error, suppressed, "a table cannot be written; its points are kept and retried");
+            tracing::error!(
+                error,
+                suppressed,
+                "a table cannot be written; its points are kept, and the write is retried"
+            );
         }
     }
 }

@@ -32,13 +32,13 @@ const COLUMN_BYTES: u64 = 12 << 10;
 /// The cache of columns, with a limited size in bytes.
 pub(crate) struct Columns {
     /// The cache; `None` if the settings disable it.
-    cache: Option<Cache<Owner, Arc<Kept>, Bytes>>,
+    cache: Option<Cache<ColumnKey, Arc<Kept>, Bytes>>,
     /// For each mark, how often the metrics that share it were written; wraps.
     marks: Box<[AtomicU32]>,
 }
 
 /// Identifies a column.
-type Owner = (MetricId, StageKey);
+type ColumnKey = (MetricId, StageKey);
 
 /// The mark of a metric at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +53,8 @@ struct Kept {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Owner, Arc<Kept>> for Bytes {
-    fn weight(&self, _: &Owner, kept: &Arc<Kept>) -> u64 {
+impl Weighter<ColumnKey, Arc<Kept>> for Bytes {
+    fn weight(&self, _: &ColumnKey, kept: &Arc<Kept>) -> u64 {
         (kept.column.values.len() * 8 + kept.column.counts.len() * 4 + ENTRY_BYTES) as u64
     }
 }
@@ -72,7 +72,7 @@ impl Columns {
 
     /// The cached column for a range.
     pub(crate) fn get(&self, range: &SlotRange) -> Option<Column> {
-        let kept = self.cache.as_ref()?.get(&owner(range))?;
+        let kept = self.cache.as_ref()?.get(&column_key(range))?;
         let covers = kept.range.from <= range.from && range.until <= kept.range.until;
         (covers && kept.mark == self.mark(&range.id)).then(|| part(&kept.column, &kept.range, range))
     }
@@ -94,7 +94,7 @@ impl Columns {
         let answer = part(&column, wider, range);
         if let Some(cache) = &self.cache {
             let kept = Kept { mark, range: *wider, column };
-            cache.insert(owner(range), Arc::new(kept));
+            cache.insert(column_key(range), Arc::new(kept));
         }
         answer
     }
@@ -121,7 +121,7 @@ impl Columns {
     }
 }
 
-fn owner(range: &SlotRange) -> Owner {
+fn column_key(range: &SlotRange) -> ColumnKey {
     (range.id, StageKey { stage: range.stage, coarse: range.stage_index > 0 })
 }
 

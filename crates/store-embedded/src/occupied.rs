@@ -31,7 +31,7 @@ fn of_layer(layer: &Layer, range: &SlotRange, slots: &Range<u32>, parts: &mut Ve
     let (first, last) = (layer.block_of(&range.id, slots.start), layer.block_of(&range.id, slots.end - 1));
     for row in layer.keyspace.range(key(&range.id, first)..=key(&range.id, last)) {
         let Ok(key) = row.key() else {
-            // What is damaged is found when it is read.
+            // The damage is reported when the slots are read.
             return parts.push(slots.clone());
         };
         let Some((_, number)) = parse_key(&key) else { continue };

@@ -188,7 +188,7 @@ pub(crate) fn restore_configs(
     let mut rows = read(dir, CONFIGS).unwrap_or_default();
     rows.retain(|(_, key, _)| configs.get(key).is_ok_and(|row| row.is_none()));
     if !rows.is_empty() {
-        tracing::warn!(rows = rows.len(), dir = %dir.display(), "restored configurations from their second copy");
+        tracing::warn!(rows = rows.len(), dir = %dir.display(), "restored the settings of metrics from their second copy");
         fill(fjall, configs, &rows)?;
     }
     Ok(())

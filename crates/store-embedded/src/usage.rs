@@ -24,7 +24,7 @@ pub struct Usage {
 /// The amount of stored data of a stage in one role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageUsage {
-    /// The stage.
+    /// The stage; metrics with the same stage share its tables.
     pub stage: Stage,
     /// Whether the stage is coarse (windows); false for raw points.
     pub coarse: bool,
@@ -67,7 +67,7 @@ pub struct TableUsage {
 /// The amount of data in the tables of a stage in one role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StageTables {
-    /// The stage.
+    /// The stage; metrics with the same stage share its tables.
     pub stage: Stage,
     /// Whether the stage is coarse (windows); false for raw points.
     pub coarse: bool,

@@ -13,7 +13,7 @@ use std::ops::{Add, Neg, Sub};
 pub struct RowCount(i32);
 
 impl RowCount {
-    /// No slots.
+    /// The count of a window without slots.
     pub const ZERO: Self = Self(0);
     /// One slot, as every row of a raw stage has.
     pub const ONE: Self = Self(1);

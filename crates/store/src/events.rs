@@ -8,7 +8,7 @@ pub struct PeerEvent {
     pub id: u64,
     /// The time of the event, in seconds since the epoch.
     pub when: i64,
-    /// The title.
+    /// The title, which graphs show.
     pub what: String,
     /// A longer description; may be empty.
     pub data: String,

@@ -87,7 +87,7 @@ pub struct KnownSlots {
 pub struct KnownSlot {
     /// Start of the slot in seconds since the epoch.
     pub time: i64,
-    /// The value.
+    /// The value of the slot, as readers see it.
     pub value: f64,
     /// The sum of the points behind the value ([`Aggregation::sum_of`]); the value itself in the raw stage.
     ///

@@ -8,7 +8,7 @@ use crate::{BlockLayout, Store, StoreError, WriteBatch};
 /// included. The engine reads it at the next start; the store does not interpret it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateRow {
-    /// The metric.
+    /// The id of the metric.
     pub id: MetricId,
     /// The state as encoded by the engine. Empty bytes delete the row.
     pub bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct StateRow {
 /// The rows that one flush commits.
 #[derive(Debug, Default, Clone)]
 pub struct FlushBatch {
-    /// Finished slots.
+    /// The slots and windows that are complete.
     pub rows: WriteBatch,
     /// The state rows of the same metrics.
     pub states: Vec<StateRow>,

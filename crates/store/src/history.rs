@@ -26,9 +26,9 @@ pub struct HistoryStage {
 pub struct History {
     /// The canonical name.
     pub name: String,
-    /// The configuration for a new metric. An existing metric keeps its own.
+    /// The settings for a new metric. An existing metric keeps its own.
     pub config: Arc<MetricConfig>,
-    /// The stages of the history, the finest first. They may differ from those of the configuration.
+    /// The stages of the history, the finest first. They may differ from those of the settings.
     pub stages: Vec<HistoryStage>,
 }
 

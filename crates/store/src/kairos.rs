@@ -20,7 +20,7 @@ pub enum KairosUnit {
 /// Cells of one storage row, in the order of time. Several of these structures may belong to one row.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KairosCells {
-    /// The row key.
+    /// The bytes of the row key.
     pub key: Vec<u8>,
     /// For each cell the column name, the end position of its value in `values`, and whether it has a time to
     /// live.
@@ -34,7 +34,7 @@ pub struct KairosCells {
 /// Cells of several rows, and the position of the next page.
 #[derive(Debug, Clone, Default)]
 pub struct KairosPage {
-    /// The cells.
+    /// The cells, grouped by row.
     pub rows: Vec<KairosCells>,
     /// The position of the next page; `None` after the last page.
     pub next: Option<Vec<u8>>,

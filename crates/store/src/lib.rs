@@ -1,6 +1,7 @@
 //! The traits that every store implements: one for points, one for metadata, both in batches. Errors have
-//! kinds that determine how the caller reacts. The crate also has a store in memory and the conformance suite
-//! that every store must pass.
+//! kinds that determine how the caller reacts. Further traits are for a store behind a spool ([`remote`]) and
+//! for one that several daemons share ([`shared`]); [`merge`] is the one merge of their rows. The crate also
+//! has a store in memory and the conformance suite that every store must pass.
 //!
 //! A store keeps *slots*: finished values of a stage. Writing a slot again replaces it, so every write may be
 //! repeated. Start at [`points::PointStore`] and [`metadata::MetadataStore`].

@@ -18,7 +18,7 @@ pub struct WindowRow {
 }
 
 impl WindowRow {
-    /// No row.
+    /// Stands for a missing row: an unknown value and no slots.
     pub const NONE: Self = Self { value: f64::NAN, count: RowCount::ZERO };
 }
 
@@ -45,7 +45,7 @@ pub struct WriterRow {
     pub writer: WriterIdentity,
     /// The index of the row's writer id among the ids of its writer, from 0.
     pub part: u16,
-    /// Value and count.
+    /// The value and the count of the row.
     pub row: WindowRow,
     /// When the row was written, in microseconds since the epoch. Decides for [`Aggregation::Last`]
     /// ([`needs_write_time`]); 0 for other methods.

@@ -1,4 +1,4 @@
-//! Metadata: which metrics exist, and their configurations.
+//! Metadata: which metrics exist, and their settings.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct MetaEntry {
     pub name_end: u32,
     /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
-    /// The configuration. Metrics with equal configurations share one allocation.
+    /// The settings of the metric. Metrics with equal settings share one allocation.
     pub config: Arc<MetricConfig>,
 }
 
@@ -79,13 +79,13 @@ pub trait ReadNotes: Store {
 /// Stores metadata. Callers pass canonical names only.
 #[async_trait]
 pub trait MetadataStore: Store {
-    /// Creates metrics. A metric that exists keeps its `created_on` and gets the new configuration.
+    /// Creates metrics. A metric that exists keeps its `created_on` and gets the new settings.
     ///
     /// # Errors
     /// A transient error if the caller has to retry; some metrics may already exist.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
-    /// Changes the aggregation method of a metric and keeps the rest of its configuration. Ignored if there is no such
+    /// Changes the aggregation method of a metric and keeps the rest of its settings. Ignored if there is no such
     /// metric.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ pub trait MetadataStore: Store {
         self.create(&[meta.with_aggregation(method)]).await
     }
 
-    /// Gives existing metrics other configurations. Unlike with [`MetadataStore::create`], these replace what other
+    /// Gives existing metrics other settings. Unlike with [`MetadataStore::create`], these replace what other
     /// programs have written.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ pub trait MetadataStore: Store {
         self.create(metrics).await
     }
 
-    /// The configuration that readers get after this one was stored. It may differ, because a store may
+    /// The settings that readers get after these were stored. They may differ, because a store may
     /// ignore the factor.
     fn as_read(&self, config: Arc<MetricConfig>) -> Arc<MetricConfig> {
         config

@@ -11,7 +11,7 @@ use crate::{RowCount, Store, StoreError};
 /// Consecutive slots of one metric in one stage, inside a [`WriteBatch`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// The metric.
+    /// The id of the metric.
     pub id: MetricId,
     /// The stage that the slots belong to.
     pub stage: Stage,
@@ -91,7 +91,7 @@ impl WriteBatch {
 /// A range of slots in one stage of a metric: `from..until`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlotRange {
-    /// The metric.
+    /// The id of the metric.
     pub id: MetricId,
     /// The stage that the slots belong to.
     pub stage: Stage,
@@ -254,7 +254,7 @@ pub struct WriteLimits {
     pub slots_per_call: usize,
 }
 
-/// Stores points.
+/// Stores and reads the slots of metrics.
 #[async_trait]
 pub trait PointStore: Store {
     /// Writes runs. Writing the same batch again changes nothing.

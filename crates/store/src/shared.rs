@@ -28,7 +28,7 @@ pub struct SchemaStatus {
     pub features_off: Vec<String>,
     /// Differences of the schema that have no consequences.
     pub notes: Vec<String>,
-    /// The available features.
+    /// The features that the schema allows.
     pub features: SharedFeatures,
     /// Whether the tables belong to a program that never applied a metric's xFilesFactor, so that it counts
     /// as 0.
@@ -53,7 +53,7 @@ pub struct SharedFeatures {
 /// had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeStart {
-    /// The server.
+    /// The host id of the server.
     pub node: Uuid,
     /// A number that changes with each start of the server. While the server cannot be reached, the last
     /// known number. `None` if it was never read.

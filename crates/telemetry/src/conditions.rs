@@ -110,7 +110,11 @@ impl Conditions {
         if let Some(held) = self.held().remove(name) {
             self.gauge(name).set(0.0);
             let seconds = held.began.elapsed().as_secs();
-            tracing::info!(condition = name, "ended after {seconds} s; it was: {}", held.condition.text);
+            tracing::info!(
+                condition = name,
+                "the condition ended after {seconds} s: {}",
+                held.condition.text
+            );
         }
     }
 

@@ -42,7 +42,7 @@ pub struct Sample {
     pub name: String,
     /// Names and values of its labels.
     pub labels: Vec<(String, String)>,
-    /// The value now.
+    /// The value at the time of the call.
     pub value: f64,
 }
 

@@ -11,11 +11,11 @@ use super::{EVENT_BYTES_MAX, Event, EventLog};
 pub struct NewEvent {
     /// Seconds since the epoch.
     pub when: i64,
-    /// Title.
+    /// The title, which graphs show.
     pub what: String,
     /// Longer description; may be empty.
     pub data: String,
-    /// The tags.
+    /// The tags, by which requests select events.
     pub tags: Vec<String>,
 }
 

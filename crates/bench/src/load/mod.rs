@@ -25,7 +25,7 @@ use crate::{BenchError, Report, Server};
 /// What to send.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Number of metrics.
+    /// Number of metrics that get points.
     pub metrics: usize,
     /// Number of points per metric, one minute apart; the last one is about now.
     pub points: u32,

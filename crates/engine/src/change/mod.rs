@@ -24,7 +24,7 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// Largest number of metrics that are held still at the same time.
+/// Largest number of metrics that are blocked at the same time.
 const HELD_METRICS: usize = 1000;
 /// About how many slots these metrics may have in all stages, so that metrics with long stages are not held
 /// for long.
@@ -114,7 +114,7 @@ impl SettingsChanger for Engine {
     }
 
     async fn change_settings(&self, changes: Vec<SettingsChange>) -> Result<Vec<SettingsReport>, StoreError> {
-        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // Runs in a separate task: blocked heads have to be released even if the caller is
         // dropped.
         let engine = self.clone();
         let changing = tokio::spawn(async move { engine.change(&changes).await });

@@ -51,7 +51,7 @@ impl Group {
 }
 
 impl Engine {
-    /// Fills the new stages of metrics that are held still, and finds their open windows.
+    /// Fills the new stages of blocked metrics, and finds their open windows.
     pub(super) async fn fill_all(&self, works: &mut [Work], now: i64) -> Result<(), StoreError> {
         let (mut group, mut pending) = (Group::new(), Pending::default());
         for place in 0..works.len() {

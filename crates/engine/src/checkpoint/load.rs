@@ -126,7 +126,7 @@ impl Loading<'_> {
     }
 }
 
-/// The number of coarse stages of each configuration.
+/// The number of coarse stages of each [`MetricConfig`].
 fn coarse(configs: &[Arc<MetricConfig>]) -> Vec<usize> {
     configs.iter().map(|config| config.retention.stages().len() - 1).collect()
 }

@@ -29,7 +29,7 @@ pub enum CheckpointError {
     #[error("the checkpoint is damaged: {0}")]
     Damaged(&'static str),
     /// The index and the shards do not have the same metrics.
-    #[error("{names} names of the index belong to {metrics} metrics")]
+    #[error("the index has the names of {names} metrics, and the shards have {metrics} metrics")]
     Names {
         /// The number of names that belong to a metric.
         names: u64,

@@ -38,7 +38,7 @@ const MOVE_TRIES: u32 = 20;
 /// The reason for refusing a metric that is never at rest.
 const BUSY: &str = "busy: it is being flushed or gets late points all the time; run the same command again";
 
-/// A metric that is being copied. It is held still.
+/// A metric that is being copied. It is blocked.
 struct Work {
     place: usize,
     copy: MetricCopy,
@@ -52,7 +52,7 @@ impl MetricCopier for Engine {
         copies: Vec<MetricCopy>,
         options: CopyOptions,
     ) -> Result<Vec<CopyReport>, StoreError> {
-        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // Runs in a separate task: blocked heads have to be released even if the caller is
         // dropped.
         let engine = self.clone();
         let copying = tokio::spawn(async move { engine.copy_all(&copies, options).await });
@@ -77,7 +77,7 @@ impl Engine {
         for try_number in 0..TRIES {
             let result = self.hold(copies, &mut left, &mut reports, options, &mut held).await;
             let is_last = try_number + 1 == TRIES;
-            // Metrics that are held still wait only a short time for the others.
+            // Blocked metrics wait only a short time for the others.
             if result.is_err() || left.is_empty() || is_last || try_number % 8 == 7 {
                 let works = std::mem::take(&mut held);
                 let copied = self.copy_held(works, &mut reports, options).await;
@@ -94,7 +94,7 @@ impl Engine {
         Ok(reports)
     }
 
-    /// Asks the shards for the metrics in `left`, and holds still those that are at rest. The others stay in
+    /// Asks the shards for the metrics in `left`, and blocks those that are at rest. The others stay in
     /// `left`.
     async fn hold(
         &self,
@@ -121,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies metrics that are held still, and releases them.
+    /// Copies blocked metrics, and releases them.
     async fn copy_held(
         &self,
         works: Vec<Work>,
@@ -140,7 +140,7 @@ impl Engine {
         result
     }
 
-    /// Releases metrics that are held still.
+    /// Releases blocked metrics.
     async fn let_go(&self, works: &[&Work]) -> Result<(), StoreError> {
         let end = |work: &&Work| {
             let shard = self.router().shard(&self.router().hash(&work.copy.from));

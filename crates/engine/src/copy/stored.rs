@@ -46,7 +46,7 @@ impl Engine {
     /// # Errors
     /// If the store cannot be read, or if points of a metric stay on their way to the store for too long.
     pub async fn stored_metrics(&self, names: &[&str]) -> Result<Vec<Option<StoredMetric>>, StoreError> {
-        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // Runs in a separate task: blocked heads have to be released even if the caller is
         // dropped.
         let (engine, names) =
             (self.clone(), names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>());

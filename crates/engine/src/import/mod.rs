@@ -18,7 +18,7 @@ use plumbago_store::{
 };
 
 use self::arrange::{Arranged, arrange};
-use self::plan::{Plan, Subject};
+use self::plan::{ImportPlan, Subject};
 use crate::engine::Engine;
 use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
@@ -197,7 +197,7 @@ impl Engine {
             Ok(plans) => (plans, Ok(())),
             Err(error) => (Vec::new(), Err(error)),
         };
-        plans.resize_with(works.len(), Plan::default);
+        plans.resize_with(works.len(), ImportPlan::default);
         let ends = works.iter().zip(plans).map(|(work, plan)| {
             let open = (plan.open.len() == work.head.layout.coarse()).then_some(plan.open);
             let end = End {
@@ -218,7 +218,7 @@ impl Engine {
         works: &[Work],
         reports: &mut [HistoryReport],
         options: HistoryOptions,
-    ) -> Result<Vec<Plan>, StoreError> {
+    ) -> Result<Vec<ImportPlan>, StoreError> {
         let parts = self.parts();
         let now = parts.clock.now();
         let arranged: Vec<Arranged> =
@@ -326,9 +326,9 @@ fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     arranged.stages.iter().enumerate().map(range).collect()
 }
 
-/// The raw slots in the store from which a window may have to be folded: those that have not expired,
-/// starting at the first slot or window that is in the history or open. A raw stage may hold years of
-/// seconds, so nothing before that is read.
+/// The raw slots in the store that may be needed to fold a window. The range starts at the first slot or window of
+/// the history, or at an open window if that begins earlier. Expired slots are left out. A raw stage may hold years of
+/// seconds, so nothing before this range is read.
 fn raw_range(head: &ImportHead, arranged: &Arranged, now: i64) -> (u32, u32) {
     let raw = head.layout.raw;
     let oldest = u32::try_from(now - raw.duration() as i64).unwrap_or(0);

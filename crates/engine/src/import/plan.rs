@@ -17,7 +17,7 @@ use crate::slots::{Stored, push_runs};
 
 /// The changes that storing a history makes.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct ImportPlan {
     pub(crate) open: Vec<Window>,
     pub(crate) fill: Pairs,
     /// Rows of slots that no other writer has.
@@ -39,8 +39,8 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    pub(crate) fn plan(&self) -> Plan {
-        let mut plan = Plan::default();
+    pub(crate) fn plan(&self) -> ImportPlan {
+        let mut plan = ImportPlan::default();
         self.raw(&mut plan);
         for stage in 1..=self.layout().coarse() {
             self.coarse(stage, &mut plan);
@@ -56,7 +56,7 @@ impl Subject<'_> {
         self.stored.get(stage).map_or(Window::default(), |stored| stored.get(slot))
     }
 
-    fn raw(&self, plan: &mut Plan) {
+    fn raw(&self, plan: &mut ImportPlan) {
         let mut rows = Vec::new();
         for cell in &self.stages[0] {
             if cell.slot >= self.head.base {
@@ -77,7 +77,7 @@ impl Subject<'_> {
         self.push(0, &rows, &mut plan.rows);
     }
 
-    fn coarse(&self, stage: usize, plan: &mut Plan) {
+    fn coarse(&self, stage: usize, plan: &mut ImportPlan) {
         let per = self.layout().per[stage - 1];
         let open_slot = self.head.base / per;
         // This window was open before the base was moved. The head's open window becomes its row.

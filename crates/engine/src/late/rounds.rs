@@ -14,8 +14,8 @@ pub(crate) struct Budget {
     pub(crate) metric_slots: u32,
     /// At this number of slots, no further metric is added to a call.
     pub(crate) call_slots: usize,
-    /// The number of bytes that all works together may keep from one call to the next. A work that needs more
-    /// is read alone.
+    /// The number of bytes that all metrics together may keep from one call to the next. A metric that needs
+    /// more is read alone.
     pub(crate) kept_bytes: usize,
 }
 
@@ -47,7 +47,7 @@ pub(crate) trait InPieces {
 #[derive(Debug)]
 pub(crate) struct Rounds<W> {
     works: VecDeque<W>,
-    /// The number of bytes that the works which have begun may keep.
+    /// The number of bytes that the metrics whose reads have begun may keep.
     reserved: usize,
 }
 
@@ -66,10 +66,10 @@ impl<W: InPieces> Rounds<W> {
         self.works.push_back(work);
     }
 
-    /// Reads once and returns the works that are complete now.
+    /// Reads once, and returns the work on metrics that are complete now.
     ///
     /// # Errors
-    /// If the store cannot be read. All works are as before the call.
+    /// If the store cannot be read. Everything is as before the call.
     pub(crate) async fn read(
         &mut self,
         store: &dyn PointStore,
@@ -98,8 +98,8 @@ impl<W: InPieces> Rounds<W> {
         Ok(complete)
     }
 
-    /// Takes out the works whose turn it is. A work that would need too much memory waits until others are
-    /// complete. Meanwhile no later work that needs memory may go before it.
+    /// Takes out the metrics whose turn it is. A metric that would need too much memory waits until others are
+    /// complete. Meanwhile no later metric that needs memory may go before it.
     fn choose(&mut self, budget: &Budget, request: &mut ReadRequest) -> Vec<W> {
         let (mut chosen, mut passed) = (Vec::new(), Vec::new());
         let mut slots = 0;

@@ -13,7 +13,7 @@ use plumbago_store::{
     ErrorKind, FlushBatch, RangeDeleter, RangeReport, SlotRange, StateRow, StoreError, TimeRange,
 };
 
-use self::plan::{Edge, Plan, Subject};
+use self::plan::{Edge, RangePlan, Subject};
 use crate::engine::Engine;
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
@@ -34,7 +34,7 @@ struct Work {
     name: Arc<str>,
     head: Box<ImportHead>,
     edges: Vec<Edge>,
-    plan: Plan,
+    plan: RangePlan,
     /// The new open windows for the head; `None` until they are committed.
     open: Option<Vec<plumbago_model::Window>>,
 }
@@ -47,7 +47,7 @@ impl RangeDeleter for Engine {
         range: TimeRange,
         dry_run: bool,
     ) -> Result<Vec<RangeReport>, StoreError> {
-        // Runs in a separate task: heads that are held still have to be released even if the caller is
+        // Runs in a separate task: blocked heads have to be released even if the caller is
         // dropped.
         let (engine, names) = (self.clone(), names.iter().map(|name| Arc::from(*name)).collect::<Vec<_>>());
         let deleting = tokio::spawn(async move { engine.delete_range_of(&names, range, dry_run).await });
@@ -150,7 +150,7 @@ impl Engine {
             if let Begun::Ready(head) = begun {
                 report.points = head.dropped;
                 let edges = subject(&head, range, now).edges();
-                let (name, plan) = (Arc::clone(&names[place]), Plan::default());
+                let (name, plan) = (Arc::clone(&names[place]), RangePlan::default());
                 works.push(Work { place, name, head, edges, plan, open: None });
             }
         }

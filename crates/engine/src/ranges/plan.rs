@@ -52,7 +52,7 @@ enum EdgeState {
 
 /// The changes that deleting the range makes.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct RangePlan {
     /// The new open windows.
     pub(crate) open: Vec<Window>,
     /// The windows at the borders, folded again.
@@ -134,9 +134,9 @@ impl Subject<'_> {
     }
 
     /// Plans the deletion. `read` are the answers to [`Subject::reads`], of all writers.
-    pub(crate) fn plan(&self, edges: &[Edge], read: &[Stored]) -> Plan {
+    pub(crate) fn plan(&self, edges: &[Edge], read: &[Stored]) -> RangePlan {
         let coarse = self.layout().coarse();
-        let mut plan = Plan { open: self.head.open.clone(), ..Plan::default() };
+        let mut plan = RangePlan { open: self.head.open.clone(), ..RangePlan::default() };
         for (stage, open) in (1..=coarse).zip(&mut plan.open) {
             let (per, base) = (self.per(stage), self.head.base);
             let first = base / per * per;
@@ -154,7 +154,13 @@ impl Subject<'_> {
         plan
     }
 
-    fn fold_edge(&self, edge: &Edge, read: &[Stored], laid: &mut [BTreeMap<u32, Window>], plan: &mut Plan) {
+    fn fold_edge(
+        &self,
+        edge: &Edge,
+        read: &[Stored],
+        laid: &mut [BTreeMap<u32, Window>],
+        plan: &mut RangePlan,
+    ) {
         let method = self.layout().config.aggregation;
         let itself = edge.window..edge.window + 1;
         let is_open = edge.state == EdgeState::Open;
@@ -194,7 +200,7 @@ impl Subject<'_> {
         edge: &Edge,
         read: &Stored,
         laid: &[BTreeMap<u32, Window>],
-        plan: &Plan,
+        plan: &RangePlan,
     ) -> Option<Window> {
         let method = self.layout().config.aggregation;
         let (source, slots) = edge.source.clone()?;

@@ -10,7 +10,7 @@ use crate::read::{Part, Reader, merge, overlay, window_ranges};
 impl Reader {
     /// Reads the series of a request, and counts their slots by origin.
     pub(super) async fn provenance(&self, request: &FetchRequest) -> Result<Vec<Provenance>, FetchError> {
-        let (parts, peers) = self.gather(request).await?;
+        let (parts, peers) = self.read_all(request).await?;
         let pending = self.on_its_way(parts.iter().map(|part| &part.answer)).await?;
         let mut range = 0;
         let mut all = Vec::with_capacity(parts.len());

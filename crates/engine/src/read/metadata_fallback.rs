@@ -1,4 +1,4 @@
-//! Metrics without a head, which are read with their configuration from the metadata store.
+//! Metrics without a head, which are read with their settings from the metadata store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use plumbago_store::{FetchRequest, MetadataStore, StoreError};
 use crate::shard::downsample::MetricLayout;
 use crate::shard::read::HeadAnswer;
 
-/// Largest number of configurations in the cache. When there are more, the cache is emptied.
+/// Largest number of metrics in the cache. When there are more, the cache is emptied.
 const CACHED_MAX: usize = 100_000;
-/// How long a configuration stays in the cache, because the metric may be deleted or created again meanwhile.
+/// How long the settings of a metric stay in the cache, because the metric may be deleted or created again meanwhile.
 const CACHED_FOR: Duration = Duration::from_secs(60);
 
 /// Looks metrics up in the metadata store, with a cache.
@@ -22,7 +22,7 @@ pub(crate) struct MetadataFallback {
     cache: DashMap<Arc<str>, Cached>,
 }
 
-/// The time of the look-up, and the configuration.
+/// The time of the look-up, and the settings of the metric.
 type Cached = (Instant, Arc<MetricConfig>);
 
 impl MetadataFallback {
@@ -50,7 +50,7 @@ impl MetadataFallback {
         Ok(())
     }
 
-    /// The configurations of the metrics at these positions of the request; `None` for unknown metrics.
+    /// The settings of the metrics at these positions of the request; `None` for unknown metrics.
     async fn configs(
         &self,
         request: &FetchRequest,

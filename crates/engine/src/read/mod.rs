@@ -75,7 +75,7 @@ impl Reader {
         Self { peers: Some(peers), ..self }
     }
 
-    /// Makes the reader also read metrics without a head, with their configuration from the metadata store.
+    /// Makes the reader also read metrics without a head, with their settings from the metadata store.
     /// For a node that does not load all names.
     pub fn with_metadata(self, metadata: Arc<dyn MetadataStore>) -> Self {
         Self { fallback: Some(Arc::new(MetadataFallback::new(metadata))), ..self }
@@ -166,7 +166,7 @@ impl Reader {
     /// Reads heads, peers and store for the metrics that answer a request, in the order of the request. The
     /// rows of peers are merged into the columns and also returned; their range number is the position of the
     /// metric's first range.
-    async fn gather(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
+    async fn read_all(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let answers = self.ask_all_heads(request).await?;
         if slots(&answers) > request.slots_max as u64 {
             return Err(FetchError::TooManySlots(request.slots_max));
@@ -224,7 +224,7 @@ impl SeriesSource for Reader {
             let values = merge(&answer, &mut column, first_window);
             series_of(name, &answer, values)
         };
-        Ok(self.gather(request).await?.0.into_iter().map(series).collect())
+        Ok(self.read_all(request).await?.0.into_iter().map(series).collect())
     }
 
     async fn fetch_known(&self, request: &FetchRequest) -> Result<Vec<KnownSlots>, FetchError> {

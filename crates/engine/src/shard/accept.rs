@@ -150,7 +150,7 @@ impl Shard {
     }
 
     /// Refuses a point by its age in seconds (negative if it is ahead of now), as [`Shard::accept`] would for a
-    /// metric with this configuration.
+    /// metric with these settings.
     fn check_age(&self, config: &MetricConfig, age: i64) -> Result<(), Reject> {
         let raw = config.retention.finest();
         if age > raw.duration() as i64 && aged_stage(config, age).is_none() {

@@ -1,7 +1,7 @@
 //! The heads of metrics that are copied, and the deletion of metrics that are moved
 //! (`docs/decisions/copy-and-move.md`).
 //!
-//! As during an import, the metric is held still: none of its points go to the store until
+//! As during an import, the metric is blocked: none of its points go to the store until
 //! [`Shard::end_import`] or until its deletion begins. New points still go into its head.
 
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use crate::shard::head::Pairs;
 use crate::shard::head_state::{Late, mark};
 use crate::shard::import::{Begun, ImportHead};
 
-/// A metric that is held still, was copied, and is about to be deleted.
+/// A blocked metric that was copied, and is about to be deleted.
 #[derive(Debug, Clone)]
 pub(crate) struct BeginMove {
     pub(crate) hash: NameHash,
@@ -26,7 +26,7 @@ pub(crate) struct BeginMove {
 /// The answer to a [`BeginMove`].
 #[derive(Debug, Default)]
 pub(crate) enum Moved {
-    /// The deletion cannot begin now. The metric is still held still.
+    /// The deletion cannot begin now. The metric stays blocked.
     #[default]
     Busy,
     /// The metric got these points after the copy, in the order of time or of arrival. It is still held
@@ -45,7 +45,7 @@ impl Shard {
             Ok(_) => return Begun::Busy,
             Err(begun) => return begun,
         };
-        self.hold_still(at);
+        self.block_flushes(at);
         let head = &self.heads[at];
         let (base, is_refolded) = (if head.is(mark::PLACED) { head.base } else { 0 }, head.is(mark::REFOLD));
         let head = self.import_head(at, base, base);
@@ -71,7 +71,7 @@ impl Shard {
         if self.begin_deletions(&[moved.hash], writer) == [true] {
             return Moved::Begun;
         }
-        self.hold_still(at);
+        self.block_flushes(at);
         Moved::Busy
     }
 

@@ -7,7 +7,7 @@ use plumbago_model::MetricConfig;
 use crate::quotas::Places;
 use crate::stats::Reject;
 
-/// Returns the configuration for a new metric of this name, by the storage rules.
+/// Returns the settings that the storage rules give a new metric of this name.
 pub type ConfigFor = Arc<dyn Fn(&str) -> Arc<MetricConfig> + Send + Sync>;
 
 /// A metric that is to be created.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use plumbago_model::{MetricConfig, MetricId, Stage, Window};
 use plumbago_store::{Run, SlotRange};
 
-/// A metric's configuration, and values derived from it for the hot path.
+/// The settings of a metric, and values derived from them for the hot path.
 #[derive(Debug, Clone)]
 pub(crate) struct MetricLayout {
-    /// The configuration.
+    /// The settings of the metric.
     pub(crate) config: Arc<MetricConfig>,
     /// The raw stage.
     pub(crate) raw: Stage,

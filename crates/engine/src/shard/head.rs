@@ -1,6 +1,6 @@
 //! The head of a metric: the slots that are not in the store yet.
 //!
-//! Slots are grouped in octetsof 8 slots, whose first slot is a multiple of 8. The newest octet is not
+//! Slots are grouped in octets of 8 slots, whose first slot is a multiple of 8. The newest octet is not
 //! encoded. Older octets are encoded in a chain of cells. A head takes two cache lines.
 
 use plumbago_model::{MetricId, codec};

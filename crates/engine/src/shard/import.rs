@@ -90,14 +90,14 @@ impl Shard {
         let raw = self.layouts[usize::from(head.config)].raw;
         let open_at = if head.is(mark::PLACED) { head.base } else { 0 };
         if !begin.dry_run {
-            self.hold_still(at);
+            self.block_flushes(at);
         }
         let base = self.base_after(at, raw.slot(begin.until), begin.dry_run);
         Begun::Ready(Box::new(self.import_head(at, base, open_at)))
     }
 
     /// Keeps a head from being flushed until [`Shard::end_import`].
-    pub(super) fn hold_still(&mut self, at: u32) {
+    pub(super) fn block_flushes(&mut self, at: u32) {
         self.heads[at].state.on_late(LateEvent::Arrive);
         self.late.begin_import(at);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Adopted {
 }
 
 impl Shard {
-    /// Adds the metrics that have no head yet. The other metrics get the new configuration if it can read the
+    /// Adds the metrics that have no head yet. The other metrics get the new settings if these can read the
     /// stored values.
     pub(crate) fn adopt(&mut self, metrics: Vec<Adopted>) {
         for metric in metrics {
@@ -34,8 +34,8 @@ impl Shard {
         }
     }
 
-    /// Gives a metric another configuration. Its open windows and its flushes in flight continue. If the new
-    /// configuration folds windows in another way, it takes effect only after a restart.
+    /// Gives a metric other settings. Its open windows and its flushes in flight continue. If the new settings
+    /// fold windows in another way, they take effect only after a restart.
     fn configure(&mut self, at: u32, config: &Arc<MetricConfig>) {
         let known = &self.layouts[usize::from(self.heads[at].config)].config;
         if *known != *config && config.reads_what_was_stored_with(known) {

@@ -303,7 +303,7 @@ impl Shard {
     }
 
     pub(super) fn layout(&mut self, config: &Arc<MetricConfig>) -> u16 {
-        // Metrics that are created one after the other usually share a configuration.
+        // Metrics that are created one after the other usually have the same settings.
         if let Some(at) = self.layouts.iter().position(|p| Arc::ptr_eq(&p.config, config)) {
             return at as u16;
         }

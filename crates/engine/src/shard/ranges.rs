@@ -1,6 +1,6 @@
 //! The heads of metrics from which a time range is deleted (`docs/decisions/delete.md`).
 //!
-//! As during an import, the metric is held still: none of its points go to the store until
+//! As during an import, the metric is blocked: none of its points go to the store until
 //! [`Shard::end_import`], so its base and its open windows do not change. Points in the range that the head
 //! holds are dropped at once; points that arrive later are kept.
 
@@ -83,7 +83,7 @@ impl Shard {
         let slots = raw_slots(begin.range, layout.raw);
         let mut dropped = 0;
         if !dry_run {
-            self.hold_still(at);
+            self.block_flushes(at);
             dropped = self.discard_range(at, &layout, &slots);
         }
         let (base, is_refolded) = {

@@ -46,7 +46,7 @@ pub(crate) struct HeadRecord<'a> {
 }
 
 impl<'a> HeadRecord<'a> {
-    /// Takes the next record. `coarse` contains the number of coarse stages of each configuration. `None` if
+    /// Takes the next record. `coarse` contains the number of coarse stages of each [`MetricConfig`]. `None` if
     /// the bytes are not a valid record.
     pub(crate) fn take(rest: &mut &'a [u8], coarse: &[usize]) -> Option<Self> {
         let id = MetricId(take(rest)?);

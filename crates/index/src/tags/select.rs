@@ -164,7 +164,7 @@ impl<'a> Selection<'a> {
             Test::IsNot(_) => Ok(tag.series.clone()),
             test => {
                 self.try_now(test, values_to_try(tag, test, true, u64::MAX))?;
-                Ok(self.gather(tag, test, true, None)?)
+                Ok(self.collect_series(tag, test, true, None)?)
             }
         }
     }
@@ -196,9 +196,9 @@ impl<'a> Selection<'a> {
                 if series.len() < cost_of_gathering(tag, values) {
                     *series = self.try_each(series, number, test)?;
                 } else if wanted {
-                    *series = self.gather(tag, test, true, Some(series))?;
+                    *series = self.collect_series(tag, test, true, Some(series))?;
                 } else {
-                    let refused = self.gather(tag, test, false, Some(series))?;
+                    let refused = self.collect_series(tag, test, false, Some(series))?;
                     series.subtract(&refused);
                 }
             }
@@ -207,7 +207,7 @@ impl<'a> Selection<'a> {
     }
 
     /// The series with a value for which the test returns `wanted`; only series in `among`, if that is given.
-    fn gather(
+    fn collect_series(
         &mut self,
         tag: &Tag,
         test: &Test,
@@ -309,7 +309,7 @@ fn demanding(test: &Test, wanted: bool) -> Option<&Regex> {
     }
 }
 
-/// How many values [`Selection::gather`] would visit. Counting stops at `enough`.
+/// How many values [`Selection::collect_series`] would visit. Counting stops at `enough`.
 fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     match demanding(test, wanted) {
         Some(Regex { known: Some(values), .. }) => values.len() as u64,
@@ -320,7 +320,7 @@ fn values_to_try(tag: &Tag, test: &Test, wanted: bool, enough: u64) -> u64 {
     }
 }
 
-/// The cost of [`Selection::gather`] for this many values, in look-ups of single series.
+/// The cost of [`Selection::collect_series`] for this many values, in look-ups of single series.
 fn cost_of_gathering(tag: &Tag, values: u64) -> u64 {
     values * (1 + tag.series.len() / (tag.values.len() as u64).max(1) / SERIES_PER_LOOK)
 }

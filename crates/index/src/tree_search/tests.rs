@@ -13,7 +13,7 @@ fn trie(names: &[Vec<u8>]) -> Trie {
     for parts in names {
         trie.insert(&name(parts));
     }
-    trie.settle();
+    trie.update_shapes();
     trie
 }
 
@@ -31,7 +31,7 @@ fn searched(
     let (mut visits, mut rounds) = (usize::MAX, 0);
     while search.round(trie, &mut sweep, &mut visits) {
         between(trie, rounds);
-        trie.settle();
+        trie.update_shapes();
         rounds += 1;
     }
     best.end()
@@ -91,7 +91,7 @@ fn equal_directories_are_searched_once() {
             trie.insert(format!("all.host{host:02}.cpu.m{metric}").as_bytes());
         }
     }
-    trie.settle();
+    trie.update_shapes();
     let words = Words::new("cpu").unwrap();
     let (mut best, mut visits) = (Best::new(5), 10_000);
     let mut search = TreeSearch::new(&words, &mut best);

@@ -98,7 +98,9 @@ impl Carbonlink {
     pub async fn run(self, stop: CancellationToken) {
         let socket = match TcpListener::from_std(self.socket) {
             Ok(socket) => socket,
-            Err(error) => return error!(%error, "the carbonlink port failed"),
+            Err(error) => {
+                return error!(%error, "the carbonlink port failed; restart the daemon to use it again");
+            }
         };
         let (peers, tasks, shared) = (Peers::new(self.connections_max), TaskTracker::new(), self.shared);
         while let Some((stream, origin)) = accept(&socket, &shared, &stop).await {

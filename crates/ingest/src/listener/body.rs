@@ -1,4 +1,4 @@
-//! Reads the body of a requestwithin limits of size, memory and time, and decompresses it.
+//! Reads the body of a request within limits of size, memory and time, and decompresses it.
 
 use std::borrow::Cow;
 use std::pin::pin;

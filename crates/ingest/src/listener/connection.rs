@@ -1,4 +1,4 @@
-//! A TCP connectionthat repeatedly reads, parses and pushes.
+//! A TCP connection that repeatedly reads, parses and pushes.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

@@ -34,7 +34,7 @@ pub struct RuleFiles<'a> {
 pub struct RuleProblem {
     /// The setting of `[ingest]` that names the file: `blacklist`, `whitelist` or `rewrite_rules`.
     pub setting: &'static str,
-    /// The file.
+    /// The path of the file, as configured.
     pub file: PathBuf,
     /// The line, counted from 1. 0 if the file could not be read.
     pub line: usize,

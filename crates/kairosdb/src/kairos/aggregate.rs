@@ -69,7 +69,7 @@ pub enum Aggregator {
 /// A threshold of `score`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Threshold {
-    /// The threshold.
+    /// The value to pass.
     pub value: f64,
     /// Whether a value equal to the threshold has passed it.
     pub is_inferior: bool,

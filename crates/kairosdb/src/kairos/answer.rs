@@ -29,7 +29,7 @@ pub struct Column {
 pub struct Most {
     /// The number of points that aggregators may add.
     pub points: usize,
-    /// The number of groups, each counted once for every series in it.
+    /// The number of series in all groups. A series counts once for each group that it is in.
     pub groups: usize,
 }
 

@@ -19,7 +19,7 @@ const TIME_MAX_MS: i64 = 253_402_200_000_000;
 /// The prefix that marks a tag's value as a regular expression.
 const REGEX: &str = "regex:";
 
-/// A query.
+/// A query of KairosDB's API, parsed and checked.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// The start of the query, in milliseconds since the epoch.
@@ -37,7 +37,7 @@ pub struct Query {
 /// One metric of a query.
 #[derive(Debug, Clone)]
 pub struct Metric {
-    /// The metric.
+    /// The name of the metric, as KairosDB writes it.
     pub name: String,
     /// The tags that a series must have, each with the allowed values.
     pub tags: Vec<(String, Vec<TagValue>)>,
@@ -63,7 +63,7 @@ pub enum TagValue {
 }
 
 impl TagValue {
-    /// Whether it matches a value.
+    /// Whether a tag with this value is selected.
     pub fn matches(&self, value: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == value,

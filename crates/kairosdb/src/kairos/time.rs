@@ -57,7 +57,7 @@ impl Unit {
 pub struct Duration {
     /// The number of units: at least 1, or 0 in a time relative to now.
     pub value: i64,
-    /// The unit.
+    /// The unit that is counted.
     pub unit: Unit,
 }
 

@@ -10,7 +10,7 @@ use crate::REGEX_BYTES_MAX;
 /// A condition on the value of a tag. A series without the tag never matches.
 #[derive(Debug, Clone)]
 pub struct Filter {
-    /// The tag.
+    /// The key of the tag.
     pub tag: String,
     /// Whether series with different values of the tag belong to different results.
     pub group_by: bool,

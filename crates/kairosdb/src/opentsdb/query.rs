@@ -21,7 +21,7 @@ use crate::names::Series;
 /// before and after the query are used for rates and for interpolation.
 const ROW: i64 = 3600;
 
-/// A query.
+/// A query of OpenTSDB's API, parsed and checked.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// The start of the query, in milliseconds since the epoch.
@@ -42,7 +42,7 @@ pub struct Query {
 /// One metric of a query.
 #[derive(Debug, Clone)]
 pub struct Sub {
-    /// The metric.
+    /// The name of the metric, without its tags.
     pub metric: String,
     /// How several series are combined.
     pub aggregator: Aggregator,

@@ -39,7 +39,7 @@ pub trait DataFiles: Send + Sync + Debug {
 
 /// Files that do not change until this is dropped.
 pub struct Held {
-    /// The files.
+    /// All files that a backup has to copy.
     pub files: Vec<HeldFile>,
     /// The data directory.
     pub dir: PathBuf,

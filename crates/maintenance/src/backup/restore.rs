@@ -20,9 +20,9 @@ pub const RESTORING: &str = "restore-unfinished";
 /// The result of verifying a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// The generation.
+    /// The number of the verified generation.
     pub generation: u32,
-    /// Number of files.
+    /// Number of files whose checksums were compared.
     pub files: u64,
     /// The length of all files, in bytes.
     pub bytes: u64,

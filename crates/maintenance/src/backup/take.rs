@@ -23,7 +23,7 @@ const LOOK_AFTER_BYTES: u64 = 64 << 20;
 /// Damaged files in the answer.
 const DAMAGED_MAX: usize = 100;
 
-/// What to do.
+/// A request for a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Order {
@@ -43,9 +43,9 @@ pub struct Taken {
     pub generation: u32,
     /// When its files were held, in seconds since the epoch: everything until then is in it.
     pub held: i64,
-    /// Its files.
+    /// Number of files in the generation.
     pub files: u64,
-    /// Their length.
+    /// The sum of the sizes of these files, in bytes.
     pub bytes: u64,
     /// Files that were copied.
     pub copied_files: u64,
@@ -59,16 +59,16 @@ pub struct Taken {
     pub damaged: Vec<String>,
 }
 
-/// With what a backup works.
+/// What a backup needs besides the request.
 #[derive(Debug, Clone, Copy)]
 pub struct Means<'a> {
-    /// The files.
+    /// Holds the files of the data directory.
     pub files: &'a dyn DataFiles,
-    /// The time.
+    /// The clock for the time of the generation.
     pub clock: &'a dyn Clock,
     /// What the run shows of itself.
     pub progress: &'a Tracker,
-    /// Ends the run.
+    /// Cancels the run.
     pub stop: &'a CancellationToken,
 }
 
@@ -86,7 +86,7 @@ pub fn take(order: &Order, means: Means<'_>) -> Result<Taken, BackupError> {
     means.progress.begin("holding files", None);
     let held = means.files.hold()?;
     let at = means.clock.now();
-    let plan = Plan::new(directory.as_ref(), &held)?;
+    let plan = BackupPlan::new(directory.as_ref(), &held)?;
     let mut taken = Taken {
         held: at,
         files: held.files.len() as u64,
@@ -131,13 +131,13 @@ pub fn take(order: &Order, means: Means<'_>) -> Result<Taken, BackupError> {
 }
 
 /// Which files are in the backup already.
-struct Plan<'a> {
+struct BackupPlan<'a> {
     known: Vec<Entry>,
     new: Vec<&'a HeldFile>,
     new_bytes: u64,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> BackupPlan<'a> {
     fn new(directory: Option<&Directory>, held: &'a Held) -> Result<Self, BackupError> {
         let known = directory.map_or(Ok(BTreeMap::new()), known)?;
         let mut plan = Self { known: Vec::new(), new: Vec::new(), new_bytes: 0 };
@@ -184,8 +184,8 @@ fn key(identity: &str, file: &HeldFile) -> String {
     format!("{identity} {} {}", file.bytes, file.name.display())
 }
 
-/// By what an unchanged file is known. Small files are always read: they may be written in place within a tick of the
-/// file system's clock.
+/// What tells an unchanged file from a changed one. Empty for small files, which are always read, because they may be
+/// written in place within a tick of the file system's clock.
 fn identity(file: &HeldFile) -> Result<String, BackupError> {
     if file.bytes <= SMALL_BYTES {
         return Ok(String::new());
@@ -260,7 +260,7 @@ fn full(path: &Path, needed_bytes: u64, free_bytes: u64) -> BackupError {
     BackupError::DiskFull { path: path.to_owned(), needed_bytes, free_bytes, next }
 }
 
-/// Says of a failed write to a full disk how much is needed.
+/// If a write failed because the disk is full, makes an error that says how much space is needed.
 fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError {
     match error {
         BackupError::Io { operation: "write" | "write to" | "sync", cause, .. }

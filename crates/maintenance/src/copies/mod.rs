@@ -33,7 +33,7 @@ const IS_METRIC: &str = "is metric";
 pub struct CopyPlan {
     /// A metric or a directory.
     pub from: String,
-    /// The new name.
+    /// The new name of the metric or directory.
     pub to: String,
     /// The retention of the copies; `None` for that of the originals, or that of existing metrics with the
     /// new names.

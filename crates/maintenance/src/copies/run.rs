@@ -17,7 +17,7 @@ use crate::histories::Refusals;
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
-/// Maximum number of metrics that are copied together. Their heads are held still meanwhile.
+/// Maximum number of metrics that are copied together. Their heads are blocked meanwhile.
 const BATCH: usize = 64;
 /// Maximum number of slots of their stages. About this many slots are in memory.
 const BATCH_SLOTS: u64 = 2 << 20;

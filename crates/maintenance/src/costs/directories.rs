@@ -61,12 +61,12 @@ pub struct Directory {
     pub counts: Counts,
 }
 
-/// The biggest directories.
+/// The directories with the most bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Biggest {
     /// The directories with the most bytes, largest first.
     pub rows: Vec<Directory>,
-    /// The minimum number of directories.
+    /// The number of counted directories. If `cut`, a dropped directory that was found again counts twice.
     pub total: u64,
     /// Whether there were too many directories to count at the same time. In that case small ones were
     /// dropped, and a directory may have more than its row says.

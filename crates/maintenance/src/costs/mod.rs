@@ -55,14 +55,14 @@ impl Question {
     }
 }
 
-/// The biggest tags.
+/// The tags with the most series, and the values of one tag.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tags {
     /// The tags with the most series.
     pub tags: BiggestTags,
-    /// The requested tag.
+    /// The tag whose values were requested; `None` if no tag was requested.
     pub tag: Option<String>,
-    /// The biggest values.
+    /// The values of that tag with the most series.
     pub values: Option<BiggestTags>,
 }
 
@@ -77,7 +77,7 @@ pub struct Costs {
     pub complete: bool,
     /// How the bytes of full stages were determined.
     pub origin: Origin,
-    /// The biggest directories.
+    /// The directories with the most bytes.
     pub directories: Biggest,
     /// The newest metrics, newest first.
     pub newest: Vec<Newest>,

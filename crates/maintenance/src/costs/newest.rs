@@ -10,11 +10,11 @@ use serde::Serialize;
 /// A metric that was created recently.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Newest {
-    /// The name.
+    /// The name of the metric.
     pub name: String,
     /// When it was created, in seconds since the epoch.
     pub created_on: u32,
-    /// The retention.
+    /// Its retention, like `1m:1w,1h:730d`.
     pub retention: String,
     /// The section of the present storage schemas that matches it; `None` for carbon's default.
     pub section: Option<String>,

@@ -24,7 +24,7 @@ pub(super) struct Batch {
     pub(super) unread: Vec<bool>,
 }
 
-/// Unused metrics.
+/// Metrics that nobody writes, or that nobody reads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Unused {
     /// The number of these metrics.

@@ -37,23 +37,23 @@ const DAY: i64 = 86_400;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportGraphite {
-    /// The server.
+    /// The server to read, and how it is reached.
     pub server: SourceServer,
     /// Only metrics that match one of these globs; empty for all, unless tags are named.
     pub globs: Vec<String>,
     /// Tagged series that match all of these tag expressions.
     pub tags: Vec<String>,
-    /// Earlier points are left out; seconds since the epoch.
+    /// Points before this time are left out; seconds since the epoch.
     pub from: Option<i64>,
-    /// Points from then on are left out; seconds since the epoch.
+    /// Points at this time or later are left out; seconds since the epoch.
     pub until: Option<i64>,
-    /// The retention of the metrics on the server; `None` if it is as here.
+    /// The retention of the metrics on the server; `None` if the metrics have the same one here.
     pub retentions: Option<String>,
     /// How many requests are under way at a time.
     pub workers: usize,
     /// Most requests in a second; 0 for no limit.
     pub rate: u32,
-    /// The points of the server win a slot that is stored already.
+    /// Whether points of the server replace stored slots.
     pub overwrite: bool,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,

@@ -15,7 +15,7 @@ use crate::graphite_source::{SourceRange, SourceSeries};
 /// and a request that reaches back too far is answered from a coarser stage.
 const MARGIN: i64 = 60;
 
-/// Values of a metric in one answer, at most: a server holds all of them in memory, the unknown ones too.
+/// Largest number of values of a metric in one answer. A server holds all of them in memory, including unknown ones.
 const VALUES_MAX: i64 = 1 << 20;
 
 const DAY: i64 = 86_400;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use sha2::{Digest, Sha256};
 
-/// A reason and a text.
+/// Why a file is skipped: reason and text.
 pub(super) type Why = (&'static str, String);
 
 /// The names of tagged series, by the SHA-256 after which carbon names their files.

@@ -53,15 +53,15 @@ pub struct ImportKairosdb {
     pub contact_points: Vec<String>,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,
-    /// Earlier points are left out; seconds since the epoch.
+    /// Points before this time are left out; seconds since the epoch.
     pub from: Option<i64>,
-    /// Points from then on are left out; seconds since the epoch.
+    /// Points at this time or later are left out; seconds since the epoch.
     pub until: Option<i64>,
     /// How many blocks are read and parts are stored at a time.
     pub workers: usize,
     /// Most points that are stored in a second; 0 for no limit.
     pub rate: u32,
-    /// The history wins a slot that is stored already.
+    /// Whether points of the history replace stored slots.
     pub overwrite: bool,
     /// Finds the coarsest storage rules that lose no more than slots of a second.
     pub suggest_rules: bool,

@@ -75,9 +75,9 @@ pub struct ImportKairosdbReport {
 pub struct RuleCounts {
     /// The section; empty for the built-in rule.
     pub section: String,
-    /// The retention of the section.
+    /// The retention of the section, like `60s:7d`.
     pub retention: String,
-    /// The aggregation method.
+    /// The aggregation method that the rules give these series.
     pub aggregation: String,
     /// The number of series.
     pub series: u64,

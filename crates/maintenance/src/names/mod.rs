@@ -28,7 +28,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportNames {
-    /// A file with a name, a retention, a method and a factor a line, as an absolute path.
+    /// The absolute path of a file that has a metric on each line: name, retention, method and factor.
     pub file: PathBuf,
     /// Most names in a second; 0 for no limit.
     pub rate: u32,

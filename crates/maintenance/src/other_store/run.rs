@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Imports some metrics.
+    /// Reads a batch of metrics from the other store and stores them.
     pub(super) async fn batch(&self, batch: &[Due]) -> Result<(), VerbError> {
         let turn = async { self.rate.lock().await.take(batch.len()).await };
         self.work.stop().run_until_cancelled(turn).await.ok_or(VerbError::Cancelled)?;

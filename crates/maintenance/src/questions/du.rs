@@ -13,7 +13,8 @@ use crate::verb::{VerbError, Work};
 const NODES_MAX: usize = 100_000;
 /// The size of a point in Cassandra's tables, in bytes, as BigGraphite estimates it.
 pub(crate) const POINT_BYTES: u64 = 24;
-/// Components of a directory that a search is told; a glob has not many more. The names that it finds are compared.
+/// Largest number of components in a glob that finds the names below a directory, because globs have a limit. The
+/// names that it finds are compared with the whole directory.
 const COMPONENTS_MAX: usize = 100;
 /// The directory above all others.
 const ROOT: &str = "/";

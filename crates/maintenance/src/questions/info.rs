@@ -13,14 +13,14 @@ use crate::verb::{VerbError, Work};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Info {
-    /// The metrics.
+    /// Selects the metrics to show.
     pub which: Which,
 }
 
 /// The data of a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricInfo {
-    /// The name.
+    /// The name of the metric.
     pub name: String,
     /// The id under which the store keeps the points.
     pub id: String,
@@ -36,7 +36,7 @@ pub struct MetricInfo {
     pub updated_on: Option<u32>,
     /// When it was last read, in seconds since the epoch, if the store has recorded that.
     pub read_on: Option<u32>,
-    /// The stages.
+    /// The stages, the finest first.
     pub stages: Vec<StageInfo>,
 }
 

@@ -12,7 +12,7 @@ use crate::verb::{VerbError, Work};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct List {
-    /// The metrics.
+    /// Selects the metrics to list.
     pub which: Which,
     /// Selects only metrics without a point for this many seconds; `None` for all.
     pub silent_seconds: Option<u64>,
@@ -21,10 +21,10 @@ pub struct List {
     pub unread_seconds: Option<u64>,
 }
 
-/// A metric.
+/// A metric of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The name.
+    /// The name of the metric.
     pub name: String,
 }
 

@@ -18,7 +18,7 @@ const POINTS_IN_ROW: usize = 500;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Read {
-    /// The metrics.
+    /// Selects the metrics to read.
     pub which: Which,
     /// The start of the range in seconds since the epoch, exclusive; `None` for an hour before the end.
     pub from: Option<i64>,

@@ -32,7 +32,7 @@ pub struct Stats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
-    /// The name.
+    /// The name of the namespace.
     pub name: String,
     /// A regular expression in Python's syntax that matches from the beginning of the name, as in BigGraphite.
     pub pattern: String,

@@ -22,7 +22,7 @@ pub struct Tags {
 pub struct Tag {
     /// The tag, or the value.
     pub text: String,
-    /// How many series have it.
+    /// Number of series with this tag or value.
     pub series: u64,
 }
 

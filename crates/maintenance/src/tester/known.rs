@@ -9,7 +9,7 @@ use crate::verb::{VerbError, Work};
 /// An existing metric, and the settings that the rules would give it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// The settings.
+    /// The present settings of the metric.
     pub config: Arc<MetricConfig>,
     /// The settings by the rules, as this store keeps them.
     pub wanted: Arc<MetricConfig>,

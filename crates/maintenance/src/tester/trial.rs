@@ -28,11 +28,11 @@ pub struct Limits {
 /// A section, with the existing metrics to which it applies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SectionUse {
-    /// The name; `None` for carbon's default, which applies if no section matches.
+    /// The name of the section; `None` for carbon's default, which applies if no section matches.
     pub section: Option<String>,
     /// The line of its header.
     pub line: Option<usize>,
-    /// The pattern.
+    /// The pattern, as the file has it; `None` for carbon's default.
     pub pattern: Option<String>,
     /// The setting: the retention, or the method and the xFilesFactor.
     pub gives: String,

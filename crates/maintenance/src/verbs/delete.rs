@@ -24,7 +24,7 @@ const UNCONFIRMED_MAX: u64 = 1000;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delete {
-    /// The metrics.
+    /// Selects the metrics to delete.
     pub which: Which,
     /// Whether to only count the metrics and change nothing.
     pub dry_run: bool,

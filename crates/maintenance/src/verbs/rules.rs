@@ -40,7 +40,7 @@ const REFUSED_MAX: usize = 50;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApplyRules {
-    /// The metrics.
+    /// Selects the metrics to change.
     pub which: Which,
     /// Whether to only count the changes without making them.
     pub dry_run: bool,
@@ -107,7 +107,7 @@ pub struct Change {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Refused {
-    /// The reason.
+    /// Why these metrics stay as they are.
     pub why: String,
     /// The number of these metrics.
     pub metrics: u64,

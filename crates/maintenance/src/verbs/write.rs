@@ -15,7 +15,7 @@ use crate::verb::{Verb, VerbError, Work};
 pub struct Write {
     /// The name of the metric, which is created if there is none.
     pub name: String,
-    /// The value.
+    /// The value of the point.
     #[serde(with = "crate::infinite")]
     pub value: f64,
     /// Seconds since the epoch; `None` for now.

@@ -18,7 +18,7 @@ pub struct AggregationRules {
     patterns: AllMatches,
 }
 
-/// A rule.
+/// A rule: one line of `aggregation-rules.conf`.
 #[derive(Debug)]
 pub struct AggregationRule {
     /// The name of the output metric, as written, with fields in angle brackets.

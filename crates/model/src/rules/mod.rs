@@ -62,7 +62,7 @@ pub struct StorageRules {
     /// The sections of the aggregation rules, in the order in which they are tried.
     aggregation_sources: Vec<RuleSource>,
     aggregations: Choices<(Aggregation, f64)>,
-    /// One configuration for each pair of a retention and an aggregation. All metrics with the pair share it.
+    /// The settings for each pair of a retention and an aggregation. All metrics with the pair share them.
     configs: Vec<Arc<MetricConfig>>,
     /// The texts of both files.
     texts: (String, String),
@@ -113,7 +113,7 @@ impl StorageRules {
         }
     }
 
-    /// The configuration for a metric of this name. Equal configurations share one `Arc`.
+    /// The settings for a metric of this name. Equal settings share one `Arc`.
     pub fn config_for(&self, name: &str) -> Arc<MetricConfig> {
         let (retention, aggregation) = (self.schemas.choose(name), self.aggregations.choose(name));
         self.configs[retention * self.aggregations.distinct.len() + aggregation].clone()
@@ -137,7 +137,7 @@ impl StorageRules {
         )
     }
 
-    /// All configurations that the rules can give.
+    /// All combinations of retention, aggregation method and xFilesFactor that the rules can give.
     pub fn configs(&self) -> &[Arc<MetricConfig>] {
         &self.configs
     }
@@ -151,7 +151,7 @@ impl StorageRules {
 /// A section of one of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSource {
-    /// The name.
+    /// The name of the section.
     pub section: String,
     /// The line of its header.
     pub line: usize,

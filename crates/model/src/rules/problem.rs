@@ -54,7 +54,7 @@ impl fmt::Display for Severity {
 /// A problem of a rules file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// The file that has the problem.
     pub file: RuleFile,
     /// The line, counted from 1; 0 if the problem concerns the whole file.
     pub line: usize,

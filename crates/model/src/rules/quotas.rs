@@ -85,7 +85,7 @@ impl QuotaRules {
         (rules, found)
     }
 
-    /// The quotas.
+    /// The quotas, in the order of the file.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
     }

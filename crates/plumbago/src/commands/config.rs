@@ -126,7 +126,7 @@ fn summary(loaded: &Loaded) -> String {
 }
 
 fn kinds(rules: &StorageRules) -> String {
-    format!("storage rules with {} configuration(s)", rules.configs().len())
+    format!("storage rules with {} combination(s) of settings", rules.configs().len())
 }
 
 fn show(file: Option<&Path>, as_json: bool) -> Result<(), Failure> {

@@ -95,7 +95,7 @@ pub fn run(args: &RestoreArgs) -> Result<(), Failure> {
     let writer = writer(args, &generation)?;
     let done = on_files("restore", |progress, stop| match args.dry_run {
         true => restore::verify(&directory, &generation, progress, stop),
-        false => restore::restore(&directory, &generation, &to, progress, stop, &|to| settle(to, writer)),
+        false => restore::restore(&directory, &generation, &to, progress, stop, &|to| set_writer(to, writer)),
     })?;
     let restored = Restored {
         generation: done.generation,
@@ -175,7 +175,7 @@ fn ask(generation: &Generation) -> Result<Writer, Failure> {
 }
 
 /// Gives the restored directory the writer id that was chosen.
-fn settle(to: &Path, writer: Writer) -> Result<(), BackupError> {
+fn set_writer(to: &Path, writer: Writer) -> Result<(), BackupError> {
     let done = match writer {
         Writer::None => Ok(()),
         Writer::Same => WriterFile::adopt(to).map(drop),

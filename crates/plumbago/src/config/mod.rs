@@ -60,7 +60,7 @@ pub struct Config {
     pub api: plumbago_api::Config,
     /// The admin port: metrics, health checks and actions for operators.
     pub admin: plumbago_api::AdminConfig,
-    /// Lookup of names.
+    /// How names are looked up.
     pub index: Index,
     /// What searches for names show.
     pub find: Find,
@@ -82,7 +82,7 @@ pub struct Config {
     pub relay: plumbago_relay::Config,
     /// The rules that make further metrics of accepted points.
     pub aggregation: plumbago_aggregation::Config,
-    /// The maintenance jobs.
+    /// The schedule and limits of the maintenance jobs.
     pub maintenance: plumbago_maintenance::Config,
     /// Self-metrics as points.
     pub self_metrics: SelfMetrics,
@@ -271,7 +271,7 @@ impl StoreKind {
 /// A loaded configuration without errors.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The settings.
+    /// All settings, with defaults for those that are not set.
     pub config: Config,
     /// The storage rules that the settings name.
     pub rules: StorageRules,

@@ -68,7 +68,7 @@ impl Problems {
         self.0.iter().any(|p| p.error)
     }
 
-    /// Returns the problems.
+    /// Returns the problems, in the order in which they were added.
     pub fn into_vec(self) -> Vec<Problem> {
         self.0
     }

@@ -32,7 +32,7 @@ pub(crate) struct Sources {
 
 /// Carries out the actions of the admin port.
 #[derive(Debug, Clone)]
-pub(crate) struct Control {
+pub(crate) struct AdminControl {
     engine: Engine,
     keeper: Keeper,
     stop: CancellationToken,
@@ -43,7 +43,7 @@ pub(crate) struct Control {
     runs: Runs,
 }
 
-impl Control {
+impl AdminControl {
     pub(crate) fn new(
         (engine, keeper): (Engine, Keeper),
         stop: CancellationToken,
@@ -74,7 +74,7 @@ impl Control {
 }
 
 #[async_trait]
-impl AdminActions for Control {
+impl AdminActions for AdminControl {
     async fn flush(&self) -> Result<Value, AdminError> {
         self.engine.flush_all().await.map_err(|error| AdminError::Failed(error.to_string()))?;
         self.ledger().await

@@ -96,7 +96,7 @@ impl Running {
     pub(super) async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {
-            tracing::error!(%error, "aggregation failed");
+            tracing::error!(%error, "aggregation ended early; the next start continues with its open intervals");
         }
     }
 }

@@ -174,8 +174,13 @@ async fn serve(loaded: Loaded, budget: &Budget, mut reload: reload::Reload) -> R
     let runs = Runs::new(work.clone(), stop.clone());
     let parts = (core.engine.clone(), core.keeper.clone());
     let sources = admin::Sources { listeners: listeners.clone(), relay: relay.clone(), stage: stage.clone() };
-    let control =
-        admin::Control::new(parts, stop.clone(), clock, sources.clone(), (scheduler.clone(), runs.clone()));
+    let control = admin::AdminControl::new(
+        parts,
+        stop.clone(),
+        clock,
+        sources.clone(),
+        (scheduler.clone(), runs.clone()),
+    );
     let outside = health::Outside {
         keeper: core.keeper.clone(),
         peers: Arc::clone(&peers),

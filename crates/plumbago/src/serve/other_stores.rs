@@ -139,7 +139,7 @@ async fn load(rest: &AtRest) -> Result<(), Failure> {
     match timeout(FLUSH, rest.core.engine.flush_all()).await {
         Ok(flushed) => flushed.map_err(|error| super::internal(error.into())),
         Err(_) => Err(super::internal(anyhow!(
-            "the points in its journal could not be written to its store in time"
+            "points in the journal of the other store were not stored within an hour; start and stop its daemon, and run the command again"
         ))),
     }
 }

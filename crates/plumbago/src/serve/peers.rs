@@ -9,7 +9,7 @@ use plumbago_cluster::peers::{Client, wire};
 use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PeerEvent, WriterIdentity};
 use plumbago_telemetry::Registry;
 
-use super::admin::Control;
+use super::admin::AdminControl;
 use super::backend::Keeper;
 use crate::config::Config;
 use crate::error::{Exit, Failure};
@@ -50,7 +50,7 @@ impl EventPeers for OfEvents {
 /// Answers peers.
 #[derive(Debug)]
 pub(super) struct Answers {
-    pub(super) control: Control,
+    pub(super) control: AdminControl,
     pub(super) events: Arc<EventLog>,
 }
 

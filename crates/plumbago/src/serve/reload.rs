@@ -273,7 +273,7 @@ impl Reload {
         for key in files {
             if READ_ONCE.contains(key) {
                 outcome.restart.insert(key);
-                tracing::warn!("the file of {key} has new contents and needs a restart");
+                tracing::warn!("the file of {key} has changed; restart the daemon to use it");
             } else if !kept.contains(key) {
                 outcome.applied.insert(key);
                 if !RULES.contains(key) {
@@ -353,7 +353,7 @@ fn apply_rules(
                 let count = read.configs().len();
                 live.rules.replace(read);
                 tracing::info!(
-                    "storage rules reloaded, {count} configuration(s); they apply to metrics that are created from now on"
+                    "storage rules reloaded, with {count} combination(s) of settings; they apply to metrics that are created from now on"
                 );
             }
             true

@@ -20,7 +20,7 @@ impl PointSink for EngineSink {
         self.0.try_push(batch)
     }
 
-    async fn settle(&self) -> bool {
+    async fn wait_written(&self) -> bool {
         self.0.journaled().await.is_ok()
     }
 }
@@ -54,7 +54,7 @@ impl PointSink for RelayedSink {
         Ok(())
     }
 
-    async fn settle(&self) -> bool {
+    async fn wait_written(&self) -> bool {
         self.engine.journaled().await.is_ok()
     }
 }
@@ -101,8 +101,8 @@ impl PointSink for AggregatedSink {
         Ok(())
     }
 
-    async fn settle(&self) -> bool {
-        self.inner.settle().await
+    async fn wait_written(&self) -> bool {
+        self.inner.wait_written().await
     }
 }
 
@@ -115,7 +115,7 @@ impl Derived for DerivedSink {
         self.0.inner.push(self.0.post.normalise(&batch)).await
     }
 
-    async fn settle(&self) -> bool {
+    async fn wait_written(&self) -> bool {
         self.0.inner.engine.journaled().await.is_ok()
     }
 }

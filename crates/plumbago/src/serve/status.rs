@@ -9,14 +9,14 @@ use plumbago_ingest::{Handle, Refusal};
 use plumbago_model::Period;
 use serde_json::{Value, json};
 
-use super::admin::Control;
+use super::admin::AdminControl;
 use super::backend::Keeper;
 use super::{Core, process, rules, self_metrics};
 use crate::config::Config;
 
 /// Supplies the status of the process.
 pub(super) struct Inside {
-    control: Control,
+    control: AdminControl,
     keeper: Keeper,
     rules: rules::Live,
     listeners: Handle,
@@ -36,7 +36,7 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    pub(super) fn new(config: &Config, core: &Core, control: Control, listeners: Handle) -> Self {
+    pub(super) fn new(config: &Config, core: &Core, control: AdminControl, listeners: Handle) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let interval = config.self_metrics.interval;
         Self {

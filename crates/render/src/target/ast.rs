@@ -12,7 +12,7 @@ pub type Span = Range<usize>;
 pub struct Target {
     /// The text of the target.
     pub text: String,
-    /// The expression.
+    /// The parsed form of the text.
     pub expr: Expr,
 }
 

@@ -15,7 +15,7 @@ pub struct Position {
 /// A slice read from the queue.
 #[derive(Debug, Clone)]
 pub struct SpooledSlice {
-    /// The metric.
+    /// The id of the metric.
     pub id: Id,
     /// The timestamp of its commit, in microseconds since the epoch.
     pub timestamp_us: i64,
@@ -25,7 +25,7 @@ pub struct SpooledSlice {
 }
 
 impl SpooledSlice {
-    /// The rows.
+    /// The encoded rows.
     pub fn bytes(&self) -> &[u8] {
         self.value.get(HEADER_BYTES..).unwrap_or_default()
     }

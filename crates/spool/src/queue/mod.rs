@@ -53,18 +53,18 @@ pub type Id = [u8; 16];
 /// The rows that a commit has for one metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
-    /// The metric.
+    /// The id of the metric.
     pub id: Id,
     /// How many rows it holds, for counters.
     pub rows: u32,
-    /// The rows.
+    /// The encoded rows.
     pub bytes: &'a [u8],
 }
 
 /// A state row. Empty bytes delete it.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    /// The metric.
+    /// The id of the metric.
     pub id: Id,
     /// The encoded state of the metric.
     pub bytes: &'a [u8],

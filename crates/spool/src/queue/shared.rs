@@ -31,7 +31,7 @@ const REFUSAL_LINE_MS: i64 = 10_000;
 pub struct SpoolStats {
     /// Size of pending slices, in bytes.
     pub pending_bytes: u64,
-    /// Pending rows.
+    /// Number of rows that the remote store has not acknowledged.
     pub pending_rows: u64,
     /// Size of acknowledged slices that are kept to be sent again, in bytes.
     pub retained_bytes: u64,
@@ -349,7 +349,7 @@ impl Shared {
         self.clock.steady_ms()
     }
 
-    /// A time in microseconds since the epoch as one of the steady clock.
+    /// Converts a time in microseconds since the epoch to the steady clock, also in microseconds.
     pub(super) fn steady_us(&self, wall_us: i64) -> i64 {
         let difference_ms = self.clock.steady_ms().saturating_sub(self.clock.now_ms());
         wall_us.saturating_add(difference_ms.saturating_mul(1000))

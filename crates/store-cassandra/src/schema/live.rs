@@ -81,7 +81,7 @@ impl LiveTable {
 /// A column of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveColumn {
-    /// The name.
+    /// The name of the column.
     pub name: String,
     /// The CQL type.
     pub cql_type: String,

@@ -79,7 +79,7 @@ pub enum Purpose {
 /// The definition of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// The name.
+    /// The name of the column.
     pub name: String,
     /// The CQL type, as `system_schema` spells it.
     pub cql_type: &'static str,
@@ -103,7 +103,7 @@ pub enum Key {
 /// Options of a table. `None` leaves the server's default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// The comment.
+    /// The comment of the table.
     pub comment: Option<String>,
     /// The default TTL of rows, in seconds.
     pub ttl: Option<u64>,

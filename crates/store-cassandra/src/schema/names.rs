@@ -6,7 +6,7 @@ use super::{Index, IndexKind, Key, Options, Purpose, TableDef, column};
 pub const METRICS: &str = "metrics";
 /// The table of directories, with a column for each component of the path.
 pub const DIRECTORIES: &str = "directories";
-/// The table of metric ids, configurations and dates.
+/// The table of metrics' ids, settings and dates.
 pub const METADATA: &str = "metrics_metadata";
 /// The value of the component column after the last component. It marks the end of the name.
 pub const END: &str = "__END__";

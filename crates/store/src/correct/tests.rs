@@ -113,7 +113,7 @@ fn raw_slots_that_are_gone_are_no_reason_to_lower_a_window() {
     assert_eq!(judge(&[], &[whole]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[1.0; 20], &[whole, row(0, 16, 5.0, 5, 0)]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[], &[]), Verdict::Right);
-    // An earlier correction of a partner's row that is no longer needed.
+    // An earlier correction of another daemon's row that is no longer needed.
     let rows = [row(0, 8, 60.0, 60, 0), row(0, 16, -10.0, -10, 0), row(0, OURS, 20.0, 20, 0)];
     assert!(matches!(judge(&[1.0; 60], &rows), Verdict::Wrong(_)));
 }

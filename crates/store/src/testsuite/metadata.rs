@@ -43,7 +43,7 @@ pub async fn created_metrics_are_found(store: &dyn MetadataStore) {
     assert!(insist(|| store.get(&[])).await.is_empty());
 }
 
-/// Creating an existing metric again keeps its creation date and replaces its configuration.
+/// Creating an existing metric again keeps its creation date and replaces its settings.
 pub async fn creating_again_keeps_the_date_and_takes_the_configuration(store: &dyn MetadataStore) {
     let (old, new) = (Arc::new(config("60s:1d")), Arc::new(config("10s:2d")));
     create(store, &[metric("meta.again", &old, 100)]).await;

@@ -201,7 +201,7 @@ async fn a_change_that_fails_loses_nothing() {
     world.stop(engine).await;
 }
 
-/// One call changes more metrics than are held still at a time, some of them without points. Each of them
+/// One call changes more metrics than are blocked at a time, some of them without points. Each of them
 /// changes once and keeps all of its points. The same holds for a change of only the xFilesFactor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_metrics_change_in_one_call() {
@@ -307,9 +307,9 @@ impl Known {
     }
 
     /// Compares all stages. A read waits for late points only for a limited time, so it may have to be
-    /// repeated on a busy machine.
+    /// repeated on a busy machine. The limit of minutes is for a test that hangs.
     async fn check(&self, engine: &Engine, what: &str) {
-        for _ in 0..100 {
+        for _ in 0..4_000 {
             if self.difference(engine).await.is_none() {
                 return;
             }

@@ -74,7 +74,7 @@ async fn everything(engine: &Engine) -> Vec<Series> {
 /// points are released by the clock of the worker.
 async fn same(engine: &Engine, other: &Engine, what: &str) {
     let mut differ = String::new();
-    for _ in 0..2000 {
+    for _ in 0..100_000 {
         differ.clear();
         let (seen, expected) = (everything(engine).await, everything(other).await);
         assert_eq!(seen.len(), expected.len());

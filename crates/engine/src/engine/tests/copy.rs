@@ -96,7 +96,7 @@ async fn a_move_takes_everything_along() {
     engine.end_deletions(&["sum.old"]).await.unwrap();
     world.clock.advance(120);
     let mut last = None;
-    for _ in 0..500 {
+    for _ in 0..20_000 {
         last = shown(&engine, "sum.new", 900).await.pop();
         if last.is_some_and(|(time, _)| time == START + 100) {
             break;

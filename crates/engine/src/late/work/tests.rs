@@ -210,7 +210,7 @@ fn what_percentiles_keep_is_bounded() {
     let calls = store.calls.lock().unwrap();
     assert!(calls.iter().all(|call| call.len() <= 3), "{calls:?}");
     assert_eq!(calls.iter().flat_map(|call| call.keys()).collect::<BTreeSet<_>>().len(), 10);
-    // A work that needs more than the limit is read alone.
+    // A metric that needs more than the limit is read alone.
     let mut works = LateWorks::default();
     let metrics = (0..3).map(|at| late(&layout, at, 9500, 9500, &[(0, 8500, 5.0)])).collect();
     works.push(LateJob { metrics });

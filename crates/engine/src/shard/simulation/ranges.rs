@@ -3,7 +3,7 @@
 use plumbago_store::TimeRange;
 
 use super::*;
-use crate::ranges::plan::{Plan, Subject};
+use crate::ranges::plan::{RangePlan, Subject};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 use crate::slots::Stored;
@@ -17,7 +17,7 @@ pub(super) struct Erasing {
     /// the window would stay as it is.
     chosen: i64,
     head: Box<ImportHead>,
-    plan: Plan,
+    plan: RangePlan,
     step: Step,
 }
 
@@ -74,7 +74,7 @@ impl World {
         self.model.retain(|(of, time), _| *of != metric || !is_in(*time));
         let is_whole = |window: u32| is_in(window * PER[0]) && is_in(window * PER[0] + PER[0] - 1);
         self.aged.retain(|(of, window), _| *of != metric || !is_whole(*window));
-        let (plan, step) = (Plan::default(), Step::Commit);
+        let (plan, step) = (RangePlan::default(), Step::Commit);
         self.erasing = Some(Erasing { metric, range, chosen, head, plan, step });
         true
     }

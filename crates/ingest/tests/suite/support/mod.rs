@@ -86,7 +86,7 @@ impl PointSink for Collect {
         Ok(())
     }
 
-    async fn settle(&self) -> bool {
+    async fn wait_written(&self) -> bool {
         true
     }
 }

@@ -7,7 +7,7 @@ use crate::deletion::{BUSY_PAUSE, Deleted, EXAMPLES_MAX, blocking, retry};
 use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
-/// Number of metrics that are handled together. They are held still meanwhile.
+/// Number of metrics that are handled together. They are blocked meanwhile.
 const BATCH: usize = 100;
 /// How often a metric is tried again whose points are still on their way to the store. Each request waits some seconds
 /// for it.

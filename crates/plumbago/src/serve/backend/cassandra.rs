@@ -120,7 +120,7 @@ impl Cassandra {
     pub(super) async fn close(self) -> anyhow::Result<()> {
         if self.store.is_up() {
             self.spooled.drain(DRAIN_TIMEOUT).await;
-            self.report_unsent();
+            self.report_pending();
         }
         self.sending.cancel();
         self.copy.close()?;
@@ -129,7 +129,7 @@ impl Cassandra {
     }
 
     /// Logs how many rows stay in the spool at a stop, including deferred ones.
-    fn report_unsent(&self) {
+    fn report_pending(&self) {
         let status = self.spooled.status();
         let rows = status.spool.pending_rows;
         if rows == 0 {
@@ -137,7 +137,11 @@ impl Cassandra {
         }
         let deferral = status.last_deferral.filter(|_| status.spool.deferred_rows > 0);
         let why = status.last_error.or(deferral).unwrap_or_else(|| "the servers were too slow".to_owned());
-        tracing::warn!(rows, why, "not all rows were sent; the spool keeps them for the next start");
+        tracing::warn!(
+            rows,
+            why,
+            "not all rows were sent; the spool keeps the rest, and the next start sends it"
+        );
     }
 
     /// Holds the files of the spool, or of the copy of the names, for backups.
