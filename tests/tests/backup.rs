@@ -139,6 +139,10 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     let ended = setup.run(&["backup", inside.to_str().unwrap()]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
     assert!(!setup.data().join("backup-links").exists());
+    let inside = Path::new(&backup).join("objects/restored");
+    let ended = setup.run(&["restore", &backup, "--data-dir", inside.to_str().unwrap()]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
+    assert!(ended.output.contains("must be separate") && !inside.exists(), "{}", ended.output);
     daemon.stop_well();
     // Without a running daemon, the command itself makes the backup.
     let third = run(&setup, &["backup", &backup, "--json"]);

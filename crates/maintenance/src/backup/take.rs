@@ -284,7 +284,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
 }
 
 /// Refuses a backup inside the data directory, and the other way round.
-fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
+pub(super) fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
     let (backup_dir, data_dir) = (real(backup), real(data));
     if backup_dir.starts_with(&data_dir) || data_dir.starts_with(&backup_dir) {
         let text = format!(
