@@ -49,7 +49,8 @@ fn leave_out(setting: &mut Setting, remarks: &mut Vec<Remark>) {
         };
         let Some(wide) = all.iter().find(is_wider) else { continue };
         list.retain(|text| text.parse::<SocketAddr>() != Ok(*address));
-        let text = format!("{address} is left out, because {} of the same listener includes it", wide.address);
+        let text =
+            format!("{address} is left out, because {} of the same listener includes it", wide.address);
         remarks.push(Remark { kind: RemarkKind::NotNeeded, from: from.clone(), text });
     }
 }
@@ -94,6 +95,10 @@ mod tests {
         assert_eq!(import.settings[0].value, Value::List(left));
         let todo: Vec<&Remark> = import.remarks.iter().filter(|it| it.kind == RemarkKind::Todo).collect();
         let [todo] = todo[..] else { panic!("{:?}", import.remarks) };
-        assert!(todo.text.starts_with("0.0.0.0:2 of api.listen overlaps with 127.0.0.1:2 of"), "{}", todo.text);
+        assert!(
+            todo.text.starts_with("0.0.0.0:2 of api.listen overlaps with 127.0.0.1:2 of"),
+            "{}",
+            todo.text
+        );
     }
 }
