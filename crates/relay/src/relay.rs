@@ -222,8 +222,8 @@ impl Relay {
             lanes.map(|(points, lane)| format!("{points} for {}", lane.destination.address())).collect();
         Some(format!(
             "points were dropped from queues of the relay since the start: {}; their destinations are \
-             unreachable or too slow for the size of the queue, or the disk fails: raise relay.max_bytes, \
-             or check the disk",
+             unreachable or too slow for the size of the queue, or the disk fails or is nearly full: raise \
+             relay.max_bytes, or check the disk",
             lanes.join(", ")
         ))
     }
