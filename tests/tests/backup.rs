@@ -125,7 +125,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
         send_step(&daemon, &mut load, &mut count);
     }
     daemon.flush();
-    let first = run(&setup, &["backup", &backup, "--json"]);
+    let first = run(&setup, &["backup", &backup, "--rate", "1GiB", "--json"]);
     let copied = |taken: &Value| taken["copied_bytes"].as_u64().unwrap();
     assert!(copied(&first) > 100_000, "{first}");
     // The store may merge files between two backups, which creates new files.
