@@ -64,7 +64,7 @@ fn listens(setting: &Setting) -> Vec<Listen> {
         Value::Number(_) | Value::Flag(_) => &[],
     };
     let listen = |text: &String| {
-        let (address, from) = (text.parse().ok()?, setting.from.last()?.clone());
+        let (address, from) = (text.parse::<SocketAddr>().ok()?, setting.from.last()?.clone());
         Some(Listen { key: setting.key.clone(), address, from })
     };
     texts.iter().filter_map(listen).collect()
