@@ -125,7 +125,7 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
         send_step(&daemon, &mut load, &mut count);
     }
     daemon.flush();
-    let first = run(&setup, &["backup", &backup, "--json"]);
+    let first = run(&setup, &["backup", &backup, "--rate", "1GiB", "--json"]);
     let copied = |taken: &Value| taken["copied_bytes"].as_u64().unwrap();
     assert!(copied(&first) > 100_000, "{first}");
     // The store may merge files between two backups, which creates new files.
@@ -139,6 +139,10 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     let ended = setup.run(&["backup", inside.to_str().unwrap()]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
     assert!(!setup.data().join("backup-links").exists());
+    let inside = Path::new(&backup).join("objects/restored");
+    let ended = setup.run(&["restore", &backup, "--data-dir", inside.to_str().unwrap()]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
+    assert!(ended.output.contains("must be separate") && !inside.exists(), "{}", ended.output);
     daemon.stop_well();
     // Without a running daemon, the command itself makes the backup.
     let third = run(&setup, &["backup", &backup, "--json"]);

@@ -355,6 +355,7 @@ fn names_of_a_list_become_metrics() {
     let list = list.to_str().unwrap();
     let dry = import(&setup, "import-names", &["--dry-run", list]);
     assert_eq!((&dry["created"], &dry["dry_run"]), (&json!(3), &json!(true)), "{dry}");
+    assert!(!setup.data().join("journal").exists(), "a dry run creates no data directory");
     let report = import(&setup, "import-names", &[list]);
     assert_eq!(
         (&report["names"], &report["created"], &report["known"]),

@@ -347,7 +347,8 @@ impl Asked {
             && match status {
                 200 => bare(our_kind) == bare(kind) && self.same_body(&ours.body, body),
                 400 => self.same_error(&ours.body, body),
-                405 => ours.body == body,
+                // graphite-web says nothing, and we name the methods that the path takes.
+                405 => body.is_empty(),
                 _ => true,
             };
         if !same && self.complaints.len() < 20_000 {

@@ -1,5 +1,7 @@
 //! `plumbago test`: sends a point to each listener, finds it, reads it back and deletes it.
 
+use std::net::TcpListener;
+
 use plumbago_tests::capture::own_address;
 use plumbago_tests::daemon::Setup;
 use plumbago_tests::wait::wait_until;
@@ -43,11 +45,17 @@ fn a_listener_that_loses_its_points_is_named() {
     let mut setup = listening();
     let blacklist = setup.file("blacklist.conf", "^plumbago\\.test\\..*\\.pickle_\n");
     setup.set("ingest.blacklist", blacklist.to_str().unwrap());
+    let carbon = TcpListener::bind("127.0.0.1:0").unwrap();
+    setup.set("relay.destinations", &format!("line://{}", carbon.local_addr().unwrap()));
+    // With users, the command sends the credentials of the operator.
+    let users = setup.file("users", "ada:$2y$04$abcdefghijklmnopqrstuuPp7HPfoAs8I2dCQCQ/fW7zEJv8I8C8e\n");
+    setup.set("api.users.file", users.to_str().unwrap());
     let daemon = setup.start();
     let ended = setup.run(&["test", "--patience", "2s"]);
     assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
     let failed: Vec<&str> = ended.output.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), 1, "{}", ended.output);
     assert!(failed[0].starts_with("pickle") && failed[0].contains("/metrics/find"), "{}", failed[0]);
+    assert!(ended.output.contains("the relay passed the points on to line://"), "{}", ended.output);
     daemon.stop_well();
 }

@@ -113,6 +113,9 @@ fn everything_needs_a_user() {
     // preflight requests of browsers need neither.
     let secret = format!("{}\r\n", daemon.authorization().trim());
     assert_eq!(ask(&daemon, "GET", "/plumbago/status", &secret, "").status, 200);
+    let url = format!("http://ada:secret%3Awith%20a%20colon@{}", daemon.api());
+    let compared = setup.run_well(&["diff", &url, &url, "x"]);
+    assert!(compared.contains("1 targets compared, 0 differ") && !compared.contains("secret"), "{compared}");
     let preflight = "Origin: http://example.org\r\nAccess-Control-Request-Method: POST\r\n\
                      Access-Control-Request-Headers: authorization\r\n";
     let answer = ask(&daemon, "OPTIONS", "/api/v1/datapoints", preflight, "");

@@ -274,6 +274,7 @@ fn files_that_cannot_be_imported_are_counted_and_named() {
     let arguments = [root.to_str().unwrap(), "--skipped", list.to_str().unwrap()];
     let dry = import(&setup, &[&["--dry-run"], &arguments[..]].concat());
     assert_eq!((&dry["dry_run"], &dry["created"]), (&json!(true), &json!(1)), "{dry}");
+    assert!(!setup.data().join("journal").exists(), "a dry run creates no data directory");
     let report = import(&setup, &arguments);
     let expected = json!({
         "compressed": 1, "empty": 1, "hidden": 2, "link_loop": 2, "name": 2, "not_whisper": 1, "oversized": 1, "same_name": 1,

@@ -10,19 +10,20 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use axum::extract::{Query, Request, State};
+use axum::handler::Handler;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode};
 use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::access::{Access, AdminSecret};
 use crate::config::AdminConfig;
-use crate::error::{AdminError, missing, plain};
+use crate::error::{AdminError, missing, plain, wrong_method};
 use crate::peer_heads::{HEADS_PATH, MESSAGE_BYTES_MAX, PeerHeads};
 
 use self::access::CLOCK_PATH;
@@ -190,26 +191,43 @@ pub struct AdminHandles {
 pub(crate) fn admin_router(config: &AdminConfig, handles: &AdminHandles) -> Router {
     let access = Arc::new(Access::new(&config.token, handles.secret.clone()));
     let guarded = Router::new()
-        .route("/metrics", get(metrics))
-        .route("/admin/ledger", get(ledger))
-        .route("/admin/flush", post(flush))
-        .route("/admin/shutdown", post(shutdown))
-        .route(CLOCK_PATH, post(set_clock))
-        .route("/admin/replay", post(replay))
-        .route("/admin/maintenance", get(maintenance).post(run_maintenance))
-        .route("/admin/questions", post(jobs::ask))
-        .route("/admin/jobs", get(jobs::list).post(jobs::start))
-        .route("/admin/jobs/{id}", get(jobs::show))
-        .route("/admin/jobs/{id}/cancel", post(jobs::cancel))
-        .route(HEADS_PATH, post(heads))
+        .route("/metrics", reading(metrics))
+        .route("/admin/ledger", reading(ledger))
+        .route("/admin/flush", posting(flush))
+        .route("/admin/shutdown", posting(shutdown))
+        .route(CLOCK_PATH, posting(set_clock))
+        .route("/admin/replay", posting(replay))
+        .route("/admin/maintenance", both(get(maintenance).post(run_maintenance)))
+        .route("/admin/questions", posting(jobs::ask))
+        .route("/admin/jobs", both(get(jobs::list).post(jobs::start)))
+        .route("/admin/jobs/{id}", reading(jobs::show))
+        .route("/admin/jobs/{id}/cancel", posting(jobs::cancel))
+        .route(HEADS_PATH, posting(heads))
         .fallback(missing)
         .layer(middleware::from_fn_with_state(access, access::check));
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
+        .route("/healthz", reading(|| async { "ok\n" }))
+        .route("/readyz", reading(ready))
         .merge(guarded)
         .layer(middleware::from_fn_with_state(!config.token.is_empty(), guard::refuse_other_sites))
         .with_state(handles.clone())
+}
+
+fn reading<H: Handler<T, AdminHandles>, T: 'static>(handler: H) -> MethodRouter<AdminHandles> {
+    only(get(handler), "GET, HEAD")
+}
+
+fn posting<H: Handler<T, AdminHandles>, T: 'static>(handler: H) -> MethodRouter<AdminHandles> {
+    only(post(handler), "POST")
+}
+
+fn both(methods: MethodRouter<AdminHandles>) -> MethodRouter<AdminHandles> {
+    only(methods, "GET, HEAD, POST")
+}
+
+/// Answers all other methods with the names of the allowed ones.
+fn only(methods: MethodRouter<AdminHandles>, allowed: &'static str) -> MethodRouter<AdminHandles> {
+    methods.fallback(move |method: Method| async move { wrong_method(&method, allowed) })
 }
 
 /// Answers a request to `/admin/heads`.

@@ -1,8 +1,8 @@
 //! Errors of requests. Each becomes a status code and one plain sentence for the client.
 
 use axum::response::{IntoResponse, Response};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{StatusCode, Uri};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
 use plumbago_graph::GraphError;
 use plumbago_store::FetchError;
 use plumbago_telemetry::with_causes;
@@ -171,6 +171,14 @@ impl IntoResponse for AdminError {
         };
         plain(status, format!("{self}\n"))
     }
+}
+
+/// The response to a method that the path does not take. `allowed` are those that it takes, as in the header `Allow`.
+pub(crate) fn wrong_method(method: &Method, allowed: &'static str) -> Response {
+    let text = format!("{method} is not supported here; use {allowed}\n");
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
 }
 
 /// The response for a path that has no endpoint.

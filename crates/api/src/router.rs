@@ -17,7 +17,7 @@ use tower_http::compression::predicate::{Predicate, SizeAbove};
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use crate::config::Config;
-use crate::error::{ApiError, missing, plain};
+use crate::error::{ApiError, missing, plain, wrong_method};
 use crate::handler::{self, Page};
 use crate::limits::LiveLimits;
 use crate::meter::Meter;
@@ -240,13 +240,6 @@ const PREFLIGHT_AGE: Duration = Duration::from_secs(86_400);
 
 fn options(allowed: &'static str) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
-    response
-}
-
-fn wrong_method(method: &Method, allowed: &'static str) -> Response {
-    let text = format!("{method} is not supported here; use {allowed}\n");
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }

@@ -20,14 +20,16 @@ pub struct Side {
 }
 
 impl Side {
-    /// Reads an address.
+    /// Reads an address. `user` is the user and password that the server wants, as `NAME:PASSWORD`.
     ///
     /// # Errors
     ///
     /// The reason why the address cannot be used.
-    pub fn parse(url: &str) -> Result<Self, String> {
+    pub fn parse(url: &str, user: Option<&str>) -> Result<Self, String> {
         let (host, prefix) = split(url)?;
-        Ok(Self { client: Client::new(&host), prefix })
+        let client = Client::new(&host);
+        let client = if let Some(user) = user { client.with_user(user) } else { client };
+        Ok(Self { client, prefix })
     }
 
     /// Renders a target. Returns its series, and how long the request took in milliseconds.
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let prefix = |url: &str| Side::parse(url).map(|side| side.prefix);
+        let prefix = |url: &str| Side::parse(url, None).map(|side| side.prefix);
         assert_eq!(prefix("http://a:80"), Ok(String::new()));
         assert_eq!(prefix("a:8080/graphite/render/"), Ok("/graphite".to_owned()));
         assert!(prefix("https://a").is_err() && prefix("http:///x").is_err());

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use ureq::http::Response;
 use ureq::{Agent, RequestBuilder};
 
@@ -18,7 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Client {
     address: String,
-    token: Option<String>,
+    /// The value of the header `Authorization`.
+    authorization: Option<String>,
     agent: Agent,
 }
 
@@ -45,13 +48,19 @@ impl Client {
             .max_redirects(0)
             .proxy(None)
             .max_idle_connections_per_host(1);
-        Self { address: address.to_owned(), token: None, agent: config.build().new_agent() }
+        Self { address: address.to_owned(), authorization: None, agent: config.build().new_agent() }
     }
 
     /// Sends this bearer token with every request; an empty token is not sent.
     #[must_use]
     pub fn with_token(self, token: &str) -> Self {
-        Self { token: (!token.is_empty()).then(|| token.to_owned()), ..self }
+        Self { authorization: (!token.is_empty()).then(|| format!("Bearer {token}")), ..self }
+    }
+
+    /// Sends this user and password, as `NAME:PASSWORD`, with every request.
+    #[must_use]
+    pub fn with_user(self, user: &str) -> Self {
+        Self { authorization: Some(format!("Basic {}", BASE64_STANDARD.encode(user))), ..self }
     }
 
     /// Requests a path with its query.
@@ -129,8 +138,8 @@ impl Client {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
-        match &self.token {
-            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+        match &self.authorization {
+            Some(value) => request.header("Authorization", value.as_str()),
             None => request,
         }
     }
@@ -199,6 +208,8 @@ mod tests {
         let answer = client.post("/d").unwrap();
         assert_eq!((answer.status, answer.body.as_slice()), (404, b"abcde".as_slice()));
         assert_eq!(client.get("/").unwrap().body, b"all");
+        let user = Client::new(&address).with_user("ada:x").authorization;
+        assert_eq!(user.as_deref(), Some("Basic YWRhOng="));
         let requests = thread.join().unwrap();
         assert!(requests[0].starts_with("GET /a?b=c HTTP/1.1\r\n"), "{}", requests[0]);
         assert!(requests[0].to_ascii_lowercase().contains("authorization: bearer secret\r\n"));

@@ -47,6 +47,11 @@ pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether the run only counts what it would do. For such a run no data directory is created.
+    fn is_dry_run(&self) -> bool {
+        false
+    }
+
     /// Does the work. It reports to [`Work::progress`], and ends soon after [`Work::stop`] is cancelled. A
     /// cancelled or killed run leaves the store in a state in which the same command can be repeated.
     ///

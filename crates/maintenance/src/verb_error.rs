@@ -42,6 +42,9 @@ pub enum VerbError {
         /// What is missing.
         why: String,
     },
+    /// The server that is imported cannot be reached.
+    #[error("{0}. Run the same command again later: it continues")]
+    Away(String),
     /// Points cannot be read.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -83,7 +86,7 @@ impl VerbError {
             Self::Taken(_) | Self::Store(_) | Self::Interrupted(_) | Self::Fetch(_) | Self::Job(_) => {
                 FailureKind::Store
             }
-            Self::DiskFull { .. } => FailureKind::Store,
+            Self::DiskFull { .. } | Self::Away(_) => FailureKind::Store,
             Self::NotFound => FailureKind::NotFound,
             Self::Backup(error) => match error {
                 BackupError::Invalid(_) => FailureKind::Invalid,
@@ -110,4 +113,16 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_away_is_like_a_store_that_is_away() {
+        let error = VerbError::Away("no answer".to_owned());
+        assert_eq!(error.kind(), FailureKind::Store);
+        assert!(error.text().ends_with("it continues"));
+    }
 }

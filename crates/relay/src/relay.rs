@@ -168,8 +168,9 @@ impl Relay {
             return inner.lanes.iter().for_each(|lane| lane.add(batch.points().iter().map(points)));
         };
         let chosen: Vec<u64> =
-            batch.points().iter().map(|point| routes.destinations(batch.name(point))).collect();
-        for (number, lane) in inner.lanes.iter().enumerate() {
+            batch.points().iter().map(|point| routes.destinations(batch.name_bytes(point))).collect();
+        let used = chosen.iter().fold(0_u64, |used, chosen| used | chosen);
+        for (number, lane) in inner.lanes.iter().enumerate().filter(|(number, _)| used >> number & 1 == 1) {
             let gets = |(chosen, _): &(&u64, _)| *chosen >> number & 1 == 1;
             lane.add(chosen.iter().zip(batch.points()).filter(gets).map(|(_, point)| points(point)));
         }
@@ -222,8 +223,8 @@ impl Relay {
             lanes.map(|(points, lane)| format!("{points} for {}", lane.destination.address())).collect();
         Some(format!(
             "points were dropped from queues of the relay since the start: {}; their destinations are \
-             unreachable or too slow for the size of the queue, or the disk fails: raise relay.max_bytes, \
-             or check the disk",
+             unreachable or too slow for the size of the queue, or the disk fails or is nearly full: raise \
+             relay.max_bytes, or check the disk",
             lanes.join(", ")
         ))
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::{IntoResponse, Response};
-use hyper::{Method, StatusCode};
+use axum::response::Response;
+use hyper::Method;
 use percent_encoding::percent_decode_str;
 use plumbago_index::{TagFilter, TagText};
 
 use super::below;
 use super::tag_search::{aside, expressions, search, series};
-use crate::error::{ApiError, json_error, quoted};
+use crate::error::{ApiError, json_error, quoted, wrong_method};
 use crate::format::json::{list, push_string};
 use crate::format::wrap::{self, Wrapping};
 use crate::params::Params;
@@ -28,7 +28,8 @@ pub(crate) async fn tags(api: Arc<Api>, request: Request) -> Response {
     let reads_only = !matches!(path.as_str(), "findSeries" | "autoComplete/tags" | "autoComplete/values");
     let is_post = request.method() == Method::POST;
     if is_post != writes && (writes || reads_only) {
-        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        let allowed = if writes { "POST, OPTIONS" } else { "GET, HEAD, OPTIONS" };
+        return wrong_method(request.method(), allowed);
     }
     if writes && !api.tag_writes {
         return failed(&ApiError::Forbidden("this server does not tag or untag series (api.tag_writes)"));

@@ -129,7 +129,9 @@ async fn health_metrics_and_actions() {
     assert_eq!(ask("GET /admin/ledger", "").await.json(), json!({"received": 3}));
     let flush = ask("POST /admin/flush", &bearer(SECRET)).await;
     assert_eq!((flush.status, flush.text()), (503, "the disk is full\n"));
-    assert_eq!(ask("GET /admin/shutdown", "").await.status, 405);
+    let refused = ask("GET /admin/shutdown", "").await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("POST")));
+    assert_eq!(refused.text(), "GET is not supported here; use POST\n");
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 0);
     assert_eq!(ask("POST /admin/shutdown", &bearer(SECRET)).await.status, 200);
     assert_eq!(process.shutdowns.load(Ordering::SeqCst), 1);

@@ -80,9 +80,11 @@ async fn errors_are_json() {
     assert!(server.get("/tags?filter=(").await.text().contains("is not a valid regular expression"));
     for path in ["tagSeries", "tagMultiSeries", "delSeries"] {
         let answer = server.get(&format!("/tags/{path}?path=a;b=c")).await;
-        assert_eq!((answer.status, answer.text()), (405, ""), "{path}");
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("POST, OPTIONS")), "{path}");
+        assert_eq!(answer.text(), "GET is not supported here; use POST, OPTIONS\n", "{path}");
     }
-    assert_eq!(server.post("/tags", "", "").await.status, 405);
+    let listed = server.post("/tags", "", "").await;
+    assert_eq!((listed.status, listed.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
     let answer = server.post("/tags/tagSeries", "application/x-www-form-urlencoded", "").await;
     assert_eq!((answer.status, answer.json()), (400, json!({"error": "no path specified"})));
 }

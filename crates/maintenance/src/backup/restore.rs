@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::copy::{copy_out, sum_of};
 use super::directory::{is_empty, sync_dir, write_durably};
-use super::take::free_at;
+use super::take::{free_at, refuse_inside};
 use super::{BackupError, Directory, Generation, io_error};
 use crate::tracker::Tracker;
 
@@ -84,7 +84,7 @@ pub fn restore(
     stop: &CancellationToken,
     finish: &dyn Fn(&Path) -> Result<(), BackupError>,
 ) -> Result<Verified, BackupError> {
-    check_target(to)?;
+    check_target(directory, to)?;
     let verified = verify(directory, generation, progress, stop)?;
     fs::create_dir_all(to).map_err(io_error("create", to))?;
     clear(to, generation.number)?;
@@ -115,8 +115,12 @@ pub fn restore(
     Ok(verified)
 }
 
-/// Refuses a directory that already contains something else.
-fn check_target(to: &Path) -> Result<(), BackupError> {
+/// Refuses a directory that already contains something else, or that is inside the backup or around it.
+///
+/// # Errors
+/// [`BackupError::Invalid`] if the directory is refused.
+pub fn check_target(directory: &Directory, to: &Path) -> Result<(), BackupError> {
+    refuse_inside(directory.path(), to)?;
     match fs::metadata(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io_error("read", to)(error)),

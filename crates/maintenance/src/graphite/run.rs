@@ -70,9 +70,7 @@ pub(crate) async fn heard<T>(
 ) -> Result<Result<T, SourceError>, VerbError> {
     match work.stop().run_until_cancelled(call).await {
         None => Err(VerbError::Cancelled),
-        Some(Err(SourceError::Away(why))) => {
-            Err(VerbError::Failed(format!("{why}. Run the same command again later: it continues")))
-        }
+        Some(Err(SourceError::Away(why))) => Err(VerbError::Away(why)),
         Some(answer) => Ok(answer),
     }
 }

@@ -26,6 +26,10 @@ impl Verb for ImportGraphite {
         check_range(self.from, self.until)
     }
 
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     async fn run(&self, work: &Work) -> Result<ImportGraphiteReport, VerbError> {
         import(self, work).await
     }
@@ -39,6 +43,10 @@ impl Verb for ImportEvents {
 
     fn check(&self) -> Result<(), String> {
         check_range(self.from, self.until)
+    }
+
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     async fn run(&self, work: &Work) -> Result<EventsReport, VerbError> {

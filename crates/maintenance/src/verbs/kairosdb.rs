@@ -31,6 +31,10 @@ impl Verb for ImportKairosdb {
         Ok(())
     }
 
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     async fn run(&self, work: &Work) -> Result<ImportKairosdbReport, VerbError> {
         import(self, work).await
     }

@@ -20,6 +20,10 @@ impl Verb for ImportNames {
         }
     }
 
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     async fn run(&self, work: &Work) -> Result<ImportNamesReport, VerbError> {
         import(self, work).await
     }

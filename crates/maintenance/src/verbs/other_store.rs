@@ -26,6 +26,10 @@ impl Verb for ImportStore {
         self.patterns().map(drop)
     }
 
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     async fn run(&self, work: &Work) -> Result<ImportStoreReport, VerbError> {
         import(self, work).await
     }

@@ -31,6 +31,10 @@ impl Verb for ImportWhisper {
         Ok(())
     }
 
+    fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     async fn run(&self, work: &Work) -> Result<ImportReport, VerbError> {
         let tagged = match &self.tagged_names {
             None => TaggedNames::default(),

@@ -46,6 +46,9 @@ pub struct BackupArgs {
     /// Remove all but the newest N generations afterwards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "verify"])]
     keep: Option<u32>,
+    /// Most bytes to read per second, like 50MiB; 0B for no limit
+    #[arg(long, value_name = "SIZE", default_value = "0B", conflicts_with_all = ["list", "verify"])]
+    rate: ByteSize,
     /// Print what would be copied and write nothing
     #[arg(long, conflicts_with_all = ["list", "verify"])]
     dry_run: bool,
@@ -78,7 +81,7 @@ pub fn run(args: &BackupArgs, file: Option<&Path>) -> Result<(), Failure> {
     }
     let loaded = verb::load(file)?;
     let dir = std::path::absolute(&args.dir)?;
-    let order = Order { dir, keep: args.keep, dry_run: args.dry_run };
+    let order = Order { dir, keep: args.keep, dry_run: args.dry_run, rate: args.rate.0 };
     let taken = carry_out(order, &loaded)?;
     if args.json {
         print_json(&taken)?;

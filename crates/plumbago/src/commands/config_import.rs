@@ -1,5 +1,7 @@
 //! `plumbago config import`: reads the configuration of another program and writes one for Plumbago.
 
+mod addresses;
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,8 @@ pub fn run(arguments: ImportArgs) -> Result<(), Failure> {
         FileFormat::GraphiteWeb => Format::GraphiteWeb,
     });
     let files = arguments.files.iter().map(|path| read(path, format)).collect::<Result<Vec<_>, _>>()?;
-    let result = import(&files, &programs(&arguments.only), &Path::exists);
+    let mut result = import(&files, &programs(&arguments.only), &Path::exists);
+    addresses::settle(&mut result);
     if arguments.json {
         let text = serde_json::to_string_pretty(&result).context("cannot write the result as JSON")?;
         print(&format!("{text}\n"))?;

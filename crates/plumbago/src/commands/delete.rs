@@ -75,9 +75,9 @@ pub fn run(args: &DeleteArgs, file: Option<&Path>) -> Result<(), Failure> {
         print(&format!("{}\n", serde_json::to_string(&answer).map_err(anyhow::Error::from)?))?;
     }
     if answer.wants_confirmation {
-        let (metrics, names) = (answer.metrics, answer.examples.join(", "));
+        let (metrics, names) = (answer.metrics, some_names(&answer));
         let error =
-            anyhow!("{metrics} metrics match ({names}, …). Nothing was deleted; give --yes to delete them");
+            anyhow!("{metrics} metrics match ({names}). Nothing was deleted; give --yes to delete them");
         return Err(Failure::new(Exit::Usage, error));
     }
     if !args.json {
@@ -105,7 +105,12 @@ fn text(answer: &Deleted, args: &DeleteArgs) -> String {
     }
     text.push_str(if args.dry_run { "; dry run, nothing is changed\n" } else { "\n" });
     if !examples.is_empty() {
-        text.push_str(&format!("  {}\n", examples.join(", ")));
+        text.push_str(&format!("  {}\n", some_names(answer)));
     }
     text
+}
+
+fn some_names(answer: &Deleted) -> String {
+    let more = if answer.metrics > answer.examples.len() as u64 { ", …" } else { "" };
+    answer.examples.join(", ") + more
 }

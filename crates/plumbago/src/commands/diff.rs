@@ -6,6 +6,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use plumbago_bench::diff::{Comparison, Difference, Side, compare, percentiles};
+use plumbago_graphite_client::split_user;
 
 use crate::error::{Exit, Failure};
 use crate::output::{print, print_json};
@@ -22,7 +23,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DiffArgs {
-    /// The two servers, as http://HOST:PORT
+    /// The two servers, as http://HOST:PORT; NAME:PASSWORD@ may be in front of the host
     #[arg(value_name = "URL")]
     first: String,
     /// The other server
@@ -57,8 +58,9 @@ pub struct DiffArgs {
 ///
 /// If an address or the list of targets cannot be used, or the answers differ.
 pub fn run(args: &DiffArgs) -> Result<(), Failure> {
-    let usage = |why: String| Failure::new(Exit::Usage, anyhow!(why));
-    let sides = [Side::parse(&args.first).map_err(usage)?, Side::parse(&args.second).map_err(usage)?];
+    let (first_url, first) = side(&args.first)?;
+    let (second_url, second) = side(&args.second)?;
+    let (urls, sides) = ([first_url, second_url], [first, second]);
     let targets = targets(args)?;
     let bar = ProgressBar::new(targets.len() as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} targets  {elapsed}, {eta} left");
@@ -69,9 +71,17 @@ pub fn run(args: &DiffArgs) -> Result<(), Failure> {
     if args.json {
         print_json(&found)?;
     } else {
-        print(&text(&found, args))?;
+        print(&text(&found, &urls, args.show))?;
     }
     if found.is_equal() { Ok(()) } else { Err(Failure::said(Exit::Data)) }
+}
+
+/// The address without the user that may be in it, for messages, and the server.
+fn side(address: &str) -> Result<(String, Side), Failure> {
+    let usage = |why: String| Failure::new(Exit::Usage, anyhow!(why));
+    let (url, user) = split_user(address).map_err(usage)?;
+    let side = Side::parse(&url, user.as_deref()).map_err(usage)?;
+    Ok((url, side))
 }
 
 fn targets(args: &DiffArgs) -> Result<Vec<String>, Failure> {
@@ -88,11 +98,11 @@ fn targets(args: &DiffArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
-fn text(found: &Comparison, args: &DiffArgs) -> String {
+fn text(found: &Comparison, urls: &[String; 2], show: usize) -> String {
     let mut worst: Vec<&Difference> = found.targets.iter().filter(|target| target.different > 0).collect();
     worst.sort_by(|a, b| b.share().total_cmp(&a.share()));
     let mut text = format!("{} targets compared, {} differ\n", found.targets.len(), worst.len());
-    for target in worst.iter().take(args.show) {
+    for target in worst.iter().take(show) {
         let Difference { target: name, compared, different, worst, worst_at } = target;
         text.push_str(&format!(
             "  {name}: {different} of {compared} timestamps differ, by up to {:.1} %",
@@ -108,11 +118,11 @@ fn text(found: &Comparison, args: &DiffArgs) -> String {
         values.iter().map(value).collect::<Vec<_>>().join(", ")
     };
     text.push_str(&format!("timestamps that differ, by target: {}\n", list(found.shares(), 100.0, " %")));
-    for (url, took) in [&args.first, &args.second].iter().zip(&found.took_ms) {
+    for (url, took) in urls.iter().zip(&found.took_ms) {
         text.push_str(&format!("{url}: {}\n", list(percentiles(took), 1.0, " ms")));
     }
     for (side, target, error) in &found.errors {
-        let url = if *side == 0 { &args.first } else { &args.second };
+        let url = if *side == 0 { &urls[0] } else { &urls[1] };
         text.push_str(&format!("{url}: {target}: {error}\n"));
     }
     text

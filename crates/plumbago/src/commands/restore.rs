@@ -94,7 +94,10 @@ pub fn run(args: &RestoreArgs) -> Result<(), Failure> {
     let to = std::path::absolute(&args.data_dir)?;
     let writer = writer(args, &generation)?;
     let done = on_files("restore", |progress, stop| match args.dry_run {
-        true => restore::verify(&directory, &generation, progress, stop),
+        true => {
+            restore::check_target(&directory, &to)?;
+            restore::verify(&directory, &generation, progress, stop)
+        }
         false => restore::restore(&directory, &generation, &to, progress, stop, &|to| set_writer(to, writer)),
     })?;
     let restored = Restored {

@@ -18,7 +18,8 @@ use super::verb;
 use crate::config::{Config, Loaded};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
-use crate::output::{print, print_json};
+use crate::output::{complain, print, print_json};
+use crate::secret;
 
 const EXAMPLES: &str = "\
 Sends one point to each listener that is on, waits until /metrics/find and /render have it, and deletes the metrics
@@ -72,12 +73,16 @@ pub fn run(args: &TestArgs, file: Option<&Path>) -> Result<(), Failure> {
     let patience = args.patience.0;
     let results: Vec<_> =
         targets.iter().zip(&names).map(|(target, name)| test(target, name, &api, patience)).collect();
+    let relayed = config.relay.destinations.join(", ");
     let removed = if args.keep { Ok(()) } else { clean_up(names, loaded) };
     let has_failed = results.iter().any(|result| matches!(result, Some(Err(_))));
     if args.json {
         print_json(&as_json(&targets, &results))?;
     } else {
         print(&as_text(&targets, &results))?;
+    }
+    if !relayed.is_empty() {
+        complain(&format!("the relay passed the points on to {relayed}; delete plumbago.test.* there"));
     }
     removed?;
     if has_failed { Err(Failure::said(Exit::Data)) } else { Ok(()) }
@@ -111,7 +116,12 @@ fn api(config: &Config) -> Result<Client, Failure> {
         () => {
             let address =
                 address(&api.listen).map_or_else(|| api.listen.clone(), |address| address.to_string());
-            return Ok(Client::new(&(address + &api.url_prefix)));
+            let client = Client::new(&(address + &api.url_prefix));
+            // A port with users accepts the credentials of the operator in place of a password.
+            return match api.users.file.as_os_str().is_empty() {
+                true => Ok(client),
+                false => Ok(client.with_token(&secret::for_requests(config)?)),
+            };
         }
     };
     Err(Failure::new(Exit::Usage, anyhow!(problem)))
@@ -167,7 +177,7 @@ fn as_text(targets: &[Target], results: &[Option<Result<Times, String>>]) -> Str
             Some(Ok(Times { found, read })) => {
                 format!("ok: found after {:.0} ms, read after {:.0} ms", found * 1000.0, read * 1000.0)
             }
-            Some(Err(why)) => format!("FAILED: {why}"),
+            Some(Err(why)) => format!("FAILED: {}", why.trim_end()),
         };
         text.push_str(&format!("{:<9} {:<22} {result}\n", target.name, target.listen));
     }

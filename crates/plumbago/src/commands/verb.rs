@@ -18,6 +18,7 @@ use plumbago_telemetry::{DAMAGED_TEXT, Found, log, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::expect_data;
@@ -78,7 +79,7 @@ pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
 /// # Errors
 ///
 /// If the parameters cannot be used, the store or the daemon cannot be reached, or the verb fails or is cancelled.
-pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::Answer>, Failure> {
+pub(super) fn carry_out<V: Verb>(verb: &V, mut loaded: Loaded) -> Result<Outcome<V::Answer>, Failure> {
     verb.check().map_err(|why| Failure::new(Exit::Usage, anyhow!(why)))?;
     if is_held(&loaded.config) {
         return Daemon::of(&loaded.config)?.carry_out(verb);
@@ -86,6 +87,8 @@ pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::
     if V::NEEDS_DATA {
         expect(&loaded)?;
     }
+    // Removed when the run has ended.
+    let _scratch = scratch(verb, &mut loaded.config)?;
     at_rest(loaded, async |work| {
         let bar = Bar::new(V::NAME);
         let watched = watch(&bar, &work);
@@ -94,6 +97,19 @@ pub(super) fn carry_out<V: Verb>(verb: &V, loaded: Loaded) -> Result<Outcome<V::
         bar.end();
         Ok(result?)
     })
+}
+
+/// Makes a temporary data directory for a dry run if no daemon has used the one of the configuration, so that
+/// the run leaves nothing behind.
+fn scratch<V: Verb>(verb: &V, config: &mut Config) -> Result<Option<TempDir>, Failure> {
+    if !verb.is_dry_run() || config::is_used(&config.data_dir) {
+        return Ok(None);
+    }
+    let made = tempfile::Builder::new().prefix("plumbago-dry-run-").tempdir();
+    let made = made.context("cannot create a temporary directory for the dry run (TMPDIR)");
+    let made = made.map_err(|error| Failure::new(Exit::Store, error))?;
+    config.data_dir = made.path().to_owned();
+    Ok(Some(made))
 }
 
 /// Refuses a data directory that no daemon has used.

@@ -9,7 +9,7 @@ mod data_dir;
 mod keys;
 mod layers;
 mod memory;
-mod ports;
+pub(crate) mod ports;
 mod problem;
 mod renamed;
 mod rules;

@@ -147,13 +147,14 @@ fn listens(config: &Config) -> Vec<(String, &str, bool)> {
     ingest.chain(others.map(|(key, listen)| (key.to_owned(), listen, false))).collect()
 }
 
-fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+/// Whether only one of the two addresses can be open.
+pub(crate) fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || includes(a, b) || includes(b, a))
 }
 
 /// Whether `all` means every address of the machine, including `one`. `[::]` includes IPv4, as Linux does by
 /// default.
-fn includes(all: SocketAddr, one: SocketAddr) -> bool {
+pub(crate) fn includes(all: SocketAddr, one: SocketAddr) -> bool {
     all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
 
