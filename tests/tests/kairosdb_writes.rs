@@ -1,6 +1,6 @@
 //! Points by KairosDB's and OpenTSDB's requests, from the socket to the graph.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -162,6 +162,9 @@ fn compressed_bodies_and_bombs() {
     let head = format!("POST {DATAPOINTS} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", large.len());
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&large).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 413");
     let grown = daemon.memory("VmHWM").saturating_sub(before);
     assert!(grown < 200 << 20, "{grown} bytes more");
     assert_eq!(
