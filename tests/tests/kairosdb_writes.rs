@@ -1,7 +1,7 @@
 //! Points by KairosDB's and OpenTSDB's requests, from the socket to the graph.
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -157,6 +157,14 @@ fn compressed_bodies_and_bombs() {
             );
         }
     }
+    // A client that sends everything before it reads gets this answer too.
+    let mut stream = TcpStream::connect(daemon.api()).unwrap();
+    let head = format!("POST {DATAPOINTS} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", large.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&large).unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 413");
     let grown = daemon.memory("VmHWM").saturating_sub(before);
     assert!(grown < 200 << 20, "{grown} bytes more");
     assert_eq!(
@@ -194,8 +202,8 @@ fn bad_points_are_counted_by_reason() {
         (body("m", "", &now), "tags"),
         (body("m", "\"h\":\"\"", &now), "tags"),
         (body("m", "\"h\":\"a\",\"h\":\"b\"", &now), "tags"),
-        (body("m", tag, &format!("[{NOW}000,1e999]")), "frame"),
-        (body("m", tag, &format!("[{NOW}000,NaN]")), "frame"),
+        (body("m", tag, &format!("[{NOW}000,1e999]")), "nan"),
+        (body("m", tag, &format!("[{NOW}000,NaN]")), "value"),
         (format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)), "frame"),
         ("not JSON".to_owned(), "frame"),
     ] {
@@ -245,14 +253,14 @@ fn quotas_hold_for_requests_too() {
     daemon.stop_well();
 }
 
-/// Kills the daemon while it processes requests. `PLUMBAGO_TEST_KILLS` sets how often.
+/// Kills the daemon twenty times while it processes requests. `PLUMBAGO_TEST_KILLS` sets another number.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {
-    let kills: i64 = std::env::var("PLUMBAGO_TEST_KILLS").map_or(4, |count| count.parse().unwrap());
+    let kills: i64 = std::env::var("PLUMBAGO_TEST_KILLS").map_or(20, |count| count.parse().unwrap());
     let setup = setup();
+    let mut daemon = setup.start();
     let mut answered_in_all = 0;
     for kill in 0..kills {
-        let daemon = setup.start();
         let address = daemon.api();
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
         let senders: Vec<_> = (0..4)
@@ -261,11 +269,11 @@ fn a_kill_loses_nothing_that_was_answered() {
                 std::thread::spawn(move || send_until(address, kill, sender, &stop, &answered))
             })
             .collect();
-        wait_until("some requests to be answered", || answered.load(Ordering::Relaxed) > 50 + 10 * kill);
+        wait_until("some requests to be answered", || answered.load(Ordering::Relaxed) > 30 + kill);
         daemon.kill();
         stop.store(true, Ordering::Relaxed);
         let last: Vec<i64> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
-        let daemon = setup.start();
+        daemon = setup.start();
         for (sender, last) in last.into_iter().enumerate() {
             for request in 0..last {
                 let name = format!("kill{kill};request={request};sender={sender}");
@@ -273,7 +281,6 @@ fn a_kill_loses_nothing_that_was_answered() {
             }
             answered_in_all += last;
         }
-        daemon.kill();
     }
     println!("{answered_in_all} answered requests, {kills} kills, none missing");
 }

@@ -105,6 +105,7 @@ fn lists_are_answered() {
     assert_eq!(suggest("type=metrics&q=odd%20n"), (200, json!(["odd name;x"])));
     assert_eq!(suggest("type=tagk"), (200, json!(["dc", "host", "name"])));
     assert_eq!(suggest("type=tagv&q=web&max=1"), (200, json!(["web01"])));
+    assert_eq!(suggest("type=tagv&q=web&max=-1"), (200, json!(["web01", "web02"])));
     assert_eq!(
         post(&daemon, "/api/suggest", &json!({"type": "tagv", "q": "~", "max": 5})),
         (200, json!(["~v"]))

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use crate::json;
 use crate::point::{Points, Reason};
 
 /// Reads one object of a body.
@@ -20,6 +21,22 @@ pub(crate) fn read<'de, O: Object<'de>>(body: &'de [u8], points: &mut Points) ->
     match str::from_utf8(body) {
         Ok(text) => read_with::<O, _>(serde_json::Deserializer::from_str(text), points),
         Err(_) => read_with::<O, _>(serde_json::Deserializer::from_slice(body), points),
+    }
+}
+
+/// Reads a body with `read`. If it is not JSON because of numbers like `NaN`, it is read again with these as texts, so
+/// that they are refused one by one.
+pub(crate) fn with_any_numbers(body: &[u8], read: fn(&[u8]) -> Points) -> Points {
+    let points = read(body);
+    if points.count(Reason::Body) == 0 {
+        return points;
+    }
+    match json::with_quoted_numbers(body) {
+        Some(body) => {
+            drop(points);
+            read(&body)
+        }
+        None => points,
     }
 }
 
@@ -74,7 +91,7 @@ impl<'de, O: Object<'de>> DeserializeSeed<'de> for One<'_, O> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
+        deserializer.deserialize_any(self)
     }
 }
 
@@ -83,6 +100,12 @@ impl<'de, O: Object<'de>> Visitor<'de> for One<'_, O> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
+    }
+
+    /// Refused alone, so that the objects after it count.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.points.refuse(Reason::Item, 1, format!("entry {} of the array is null", self.at));
+        Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {

@@ -139,6 +139,49 @@ pub(crate) fn rounded_beyond_64_bits(body: &[u8]) -> u64 {
     count
 }
 
+/// A copy of a body in which numbers that JSON does not have (`NaN`, `Infinity`, `1e999`) are texts. `None` if there
+/// are none outside of texts.
+pub(crate) fn with_quoted_numbers(body: &[u8]) -> Option<Vec<u8>> {
+    let mut quoted = Vec::new();
+    let (mut at, mut copied) = (0, 0);
+    while let Some(byte) = body.get(at) {
+        let length = match byte {
+            b'"' => text_len(&body[at..]),
+            byte if is_of_word(*byte) => body[at..].iter().take_while(|byte| is_of_word(**byte)).count(),
+            _ => 1,
+        };
+        let word = &body[at..at + length];
+        if is_not_finite(word) {
+            quoted.extend_from_slice(&body[copied..at]);
+            quoted.push(b'"');
+            quoted.extend_from_slice(word);
+            quoted.push(b'"');
+            copied = at + length;
+        }
+        at += length;
+    }
+    if copied == 0 {
+        return None;
+    }
+    quoted.extend_from_slice(&body[copied..]);
+    Some(quoted)
+}
+
+fn is_of_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
+}
+
+fn is_not_finite(word: &[u8]) -> bool {
+    let is_infinite = |number| matches!(number, Number::Real(real) if real.is_infinite());
+    matches!(word, b"NaN" | b"Infinity" | b"-Infinity")
+        || std::str::from_utf8(word).ok().and_then(Number::parse).is_some_and(is_infinite)
+}
+
+/// The body without the byte order mark that some programs write in front of a text.
+pub(crate) fn without_mark(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
+}
+
 /// The length of the quoted text at the beginning.
 fn text_len(text: &[u8]) -> usize {
     let mut at = 1;
@@ -208,6 +251,22 @@ pub(crate) fn is_true(value: &serde_json::Value) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_json_does_not_have_become_texts() {
+        for (body, quoted) in [
+            ("[NaN,-Infinity, Infinity]", Some(r#"["NaN","-Infinity", "Infinity"]"#)),
+            (r#"{"NaN":1e999,"b":-1e400}"#, Some(r#"{"NaN":"1e999","b":"-1e400"}"#)),
+            ("NaN", Some("\"NaN\"")),
+            (r#"["NaN", "a\"NaN", 1e300, null, xNaN, nan]"#, None),
+            (r#"["NaN"#, None),
+            (r#"["\"#, None),
+            ("", None),
+        ] {
+            let made = with_quoted_numbers(body.as_bytes());
+            assert_eq!(made.as_deref(), quoted.map(str::as_bytes), "{body}");
+        }
+    }
 
     #[test]
     fn only_whole_numbers_beyond_64_bits_are_counted() {

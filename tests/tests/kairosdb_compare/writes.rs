@@ -55,6 +55,10 @@ fn points() -> Vec<(&'static str, Option<&'static str>)> {
         (r#""time":$T,"value":5"#, None),
         (r#""timestamp":$T,"value":"5""#, None),
         (r#""timestamp":$T,"value":5,"datapoints":[[1698537601000,6]]"#, None),
+        (r#""time":$T,"timestamp":1698537601000,"value":5"#, None),
+        (r#""timestamp":$T,"time":1698537601000,"value":5"#, None),
+        (r#""datapoints":[[$T,5]],"datapoints":[[1698537601000,6]]"#, Some("both lists count")),
+        (r#""datapoints":[[$T,5]],"ttl":"x""#, Some("a time to live is ignored")),
         (r#""datapoints":[[$T,5]],"ttl":0"#, None),
         (r#""datapoints":[[$T,5]],"ttl":-1"#, None),
         (r#""datapoints":[[$T,5]],"ttl":"5000000""#, None),
@@ -90,6 +94,15 @@ fn bodies() -> Vec<(&'static str, Option<&'static str>)> {
         (
             r#"{"name":"$M","tags":{"h":"a","h":"b"},"datapoints":[[$T,5]]}"#,
             Some("a tag with two values is refused"),
+        ),
+        (
+            r#"{"name":"$M","tags":{"h":"a","h":"a"},"datapoints":[[$T,5]]}"#,
+            Some("the same tag twice is one tag"),
+        ),
+        ("\u{feff}{\"name\":\"$M\",\"tags\":{\"h\":\"a\"},\"datapoints\":[[$T,5]]}", None),
+        (
+            r#"[{"name":"$M","tags":{"h":"a"},"datapoints":[[$T,5]]},null]"#,
+            Some("an entry that is null is refused alone"),
         ),
         (r#"{"name":"$M","tags":{"h":"a","name":"n"},"datapoints":[[$T,5]]}"#, None),
         (r#"{"name":"$M","tags":{"h h":"a b;=~:é"},"datapoints":[[$T,5]]}"#, None),

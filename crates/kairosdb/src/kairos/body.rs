@@ -6,7 +6,7 @@ use serde::de::{IgnoredAny, MapAccess};
 
 use super::pair::{Pair, Pairs};
 use crate::array::{self, Object};
-use crate::json::{Key, Scalar};
+use crate::json::{Key, Scalar, without_mark};
 use crate::number::Number;
 use crate::point::{Mark, Points, Reason};
 use crate::tags::{Tags, shortened};
@@ -14,6 +14,10 @@ use crate::tags::{Tags, shortened};
 /// Reads a body: one metric or an array of them, each with points. Bad points are refused one by one, and the
 /// others are accepted, as in KairosDB.
 pub fn datapoints(body: &[u8]) -> Points {
+    array::with_any_numbers(without_mark(body), read)
+}
+
+fn read(body: &[u8]) -> Points {
     let mut points = Points::default();
     array::read::<Metric>(body, &mut points);
     points.count_large(body);
@@ -26,6 +30,7 @@ struct Metric<'de> {
     name: Scalar<'de>,
     tags: Tags<'de>,
     time: Scalar<'de>,
+    timestamp: Scalar<'de>,
     value: Scalar<'de>,
     kind: Option<Cow<'de, str>>,
     has_ttl: bool,
@@ -40,7 +45,8 @@ impl<'de> Object<'de> for Metric<'de> {
                 "name" => metric.name = map.next_value()?,
                 "tags" => metric.tags = map.next_value()?,
                 "datapoints" => map.next_value_seed(datapoints_of(points))?,
-                "timestamp" | "time" => metric.time = map.next_value()?,
+                "time" => metric.time = map.next_value()?,
+                "timestamp" => metric.timestamp = map.next_value()?,
                 "value" => metric.value = map.next_value()?,
                 "type" => metric.kind = map.next_value::<Scalar<'de>>()?.into_text(),
                 "ttl" => metric.has_ttl = is_positive(&map.next_value()?),
@@ -55,9 +61,11 @@ impl<'de> Object<'de> for Metric<'de> {
 impl Metric<'_> {
     /// Checks what concerns the whole metric, and names its series.
     fn finish(mut self, points: &mut Points, mark: Mark, at: usize) {
-        if self.time != Scalar::Null || self.value != Scalar::Null {
+        // `time` counts if both are given, as in KairosDB.
+        let time = if self.time == Scalar::Null { &self.timestamp } else { &self.time };
+        if *time != Scalar::Null || self.value != Scalar::Null {
             let mut single = std::mem::take(&mut self.value);
-            let added = match (&self.time, &single) {
+            let added = match (time, &single) {
                 (Scalar::Null, _) => Err((Reason::Item, "timestamp is required with value.")),
                 (_, Scalar::Null) => Err((Reason::Item, "value is required with timestamp.")),
                 (time, _) => add(points, time, &mut single),

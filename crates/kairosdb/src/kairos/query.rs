@@ -8,7 +8,7 @@ use super::aggregate::Aggregator;
 use super::duration::{at_least, number};
 use super::group::GroupBy;
 use super::time;
-use crate::json::is_true;
+use crate::json::{is_true, without_mark};
 use crate::{PARTS_MAX, REGEX_BYTES_MAX, REGEXES_MAX};
 
 /// The range of times that calendars support, in milliseconds: from the year 0 to 9999. Other times are
@@ -78,8 +78,8 @@ impl Query {
     /// # Errors
     /// The error lists everything that is wrong with it.
     pub fn parse(body: &[u8], now_ms: i64) -> Result<Self, Vec<String>> {
-        let query: Map<String, Value> =
-            serde_json::from_slice(body).map_err(|error| vec![format!("the query is not JSON: {error}")])?;
+        let query: Map<String, Value> = serde_json::from_slice(without_mark(body))
+            .map_err(|error| vec![format!("the query is not JSON: {error}")])?;
         Self::of(&query, now_ms).map_err(|text| vec![text])
     }
 

@@ -154,10 +154,14 @@ impl Lines {
         if !self.tags.is_sorted_by(|a, b| line[a.0.start..a.1.end] <= line[b.0.start..b.1.end]) {
             self.tags.sort_by(|a, b| line[a.0.start..a.1.end].cmp(&line[b.0.start..b.1.end]));
         }
-        for pair in self.tags.windows(2) {
-            let [before, tag] = pair else { continue };
-            if line[before.0.clone()] == line[tag.0.clone()] {
-                return Err(format!("duplicate tag: {}", shortened(&line[tag.0.start..tag.1.end])));
+        let is_twice = |pair: &[(Place, Place)]| line[pair[0].0.clone()] == line[pair[1].0.clone()];
+        if self.tags.windows(2).any(is_twice) {
+            // The same tag twice is one tag, as in OpenTSDB. Two values of a tag are a mistake.
+            self.tags
+                .dedup_by(|tag, before| line[tag.0.start..tag.1.end] == line[before.0.start..before.1.end]);
+            if let Some(pair) = self.tags.windows(2).find(|&pair| is_twice(pair)) {
+                let tag = &line[pair[1].0.start..pair[1].1.end];
+                return Err(format!("duplicate tag: {}", shortened(tag)));
             }
         }
         Ok(has_ttl)
@@ -253,6 +257,7 @@ mod tests {
             ("put m 0 1 h=a", "m;h=a", 0, 1.0),
             ("put m 1 1", "m", 1, 1.0),
             ("put m 1 1 kairos_opt.ttl=60", "m", 1, 1.0),
+            ("put m 1 1 h=a b=2 h=a h=a", "m;b=2;h=a", 1, 1.0),
             ("put m 1 1 b=2 a=1 a-b=3", "m;a-b=3;a=1;b=2", 1, 1.0),
             ("put ü;x 1 1 é=ß name=y z!=1", "ü%3Bx;%6Eame=y;z%21=1;é=ß", 1, 1.0),
         ] {
@@ -285,6 +290,7 @@ mod tests {
             ("put m 1 1 h", "put: illegal argument: invalid tag: h"),
             ("put m 1 1 h=a=b", "put: illegal argument: invalid tag: h=a=b"),
             ("put m 1 1 h=a h=b", "put: illegal argument: duplicate tag: h=b"),
+            ("put m 1 1 h=b h=a h=b", "put: illegal argument: duplicate tag: h=b"),
             ("puts m 1 hello h=a", "puts: text"),
             ("rollup x", "unknown command: rollup.  Try `help'."),
         ] {

@@ -17,6 +17,10 @@ const MILLISECONDS_MAX: i64 = 9_999_999_999_999;
 /// Reads a body: one point or an array of them. Bad points are refused one by one, with their JSON, and the
 /// others are accepted.
 pub fn put(body: &[u8]) -> Points {
+    array::with_any_numbers(body, read)
+}
+
+fn read(body: &[u8]) -> Points {
     let mut points = Points::default();
     let objects = array::read::<Item>(body, &mut points);
     points.count_large(body);
@@ -195,6 +199,17 @@ mod tests {
             refused.item.as_deref(),
             Some(r#"{"metric":"m","timestamp":1500000000,"value":"x","tags":{"h":"a"}}"#)
         );
+    }
+
+    #[test]
+    fn what_is_no_point_costs_no_other_point() {
+        let point =
+            |value: &str| format!(r#"{{"metric":"m","timestamp":1,"value":{value},"tags":{{"h":"a"}}}}"#);
+        let body = format!("[{},null,{},{}]", point("1"), point("NaN"), point("2"));
+        let points = put(body.as_bytes());
+        assert_eq!((points.points().len(), points.refused_len()), (2, 2));
+        assert_eq!(points.refused()[0].item, None);
+        assert_eq!(points.refused()[1].text, "Unable to parse value to a number");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
+use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use plumbago_kairosdb::point::Points;
@@ -161,15 +162,20 @@ fn gunzip(body: &[u8], limit: usize) -> Result<Vec<u8>, (BodyFault, String)> {
     }
 }
 
-/// Reads and drops a part of a refused body. Otherwise a client that is still sending could not read the
-/// answer.
-async fn discard(body: Body) {
-    let all = axum::body::to_bytes(body, DISCARD_BYTES);
+/// Reads and drops a refused body. Many clients give up when they cannot send all of it, and never read the answer.
+async fn discard(mut body: Body) {
+    let all = async {
+        let mut dropped = 0;
+        while dropped < DISCARD_BYTES {
+            let Some(Ok(frame)) = body.frame().await else { return };
+            dropped += frame.data_ref().map_or(0, Bytes::len);
+        }
+    };
     // The answer is sent in any case, whether this succeeds or not.
     let _ = timeout(Duration::from_secs(5), all).await;
 }
 
-const DISCARD_BYTES: usize = 1 << 20;
+const DISCARD_BYTES: usize = 64 << 20;
 
 #[cfg(test)]
 mod tests {

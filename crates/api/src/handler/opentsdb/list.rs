@@ -74,10 +74,12 @@ async fn suggested(api: &Arc<Api>, request: Request) -> Result<String, Failure> 
     api.check_tags()?;
     let [kind, prefix, max] = suggest_params(api, request).await?;
     let max = match max.as_str() {
-        "" => SUGGESTIONS,
-        text => text.parse().map_err(|_| invalid("Unable to parse 'max' as a number"))?,
+        "" => 0,
+        text => text.parse::<i32>().map_err(|_| invalid("Unable to parse 'max' as a number"))?,
     };
-    let max = if max == 0 { SUGGESTIONS } else { max }.min(api.limits().find_results);
+    // As in OpenTSDB, 0 and negative numbers mean the default.
+    let max = usize::try_from(max).ok().filter(|max| *max > 0).unwrap_or(SUGGESTIONS);
+    let max = max.min(api.limits().find_results);
     let names = match kind.as_str() {
         "metrics" => {
             tag_search::aside(api, move |index, _| {

@@ -63,6 +63,8 @@ fn metrics_in_all_forms() {
     for (body, expected) in [
         (r#"{"name":"m","tags":{"a":"1"},"timestamp":1000,"value":1}"#, vec![m("m;a=1", 1, 1.0)]),
         (r#"{"value":"1","time":"1000","tags":{"a":1},"name":"m"} junk"#, vec![m("m;a=1", 1, 1.0)]),
+        (r#"{"name":"m","tags":{"a":"1"},"time":1000,"timestamp":2000,"value":1}"#, vec![m("m;a=1", 1, 1.0)]),
+        ("\u{feff}{\"name\":\"m\",\"tags\":{\"a\":\"1\"},\"datapoints\":[[0,1]]}", vec![m("m;a=1", 0, 1.0)]),
         (
             r#"{"datapoints":[[1000.9,1],[2000,2]],"tags":{"b":"x","a":"y"},"name":"m"}"#,
             vec![m("m;a=y;b=x", 1, 1.0), m("m;a=y;b=x", 2, 2.0)],
@@ -125,8 +127,14 @@ fn what_is_refused_is_named() {
             r#"{"name":"m","tags":{"a":"1"},"type":"x","datapoints":[[0,1]]}"#,
             "metric[0](name=m).type 'x' is not known.",
         ),
-        (r#"{"name":"m","tags":{"a":"1"},"datapoints":[[0,1e999]]}"#, "number out of range"),
-        (r#"{"name":"m","tags":{"a":"1"},"datapoints":[[0,NaN]]}"#, "expected value"),
+        (
+            r#"{"name":"m","tags":{"a":"1"},"datapoints":[[0,1e999]]}"#,
+            "metric[0](name=m).datapoints[0].value must be finite.",
+        ),
+        (
+            r#"{"name":"m","tags":{"a":"1"},"datapoints":[[0,NaN]]}"#,
+            "metric[0](name=m).datapoints[0].value must be a number",
+        ),
     ] {
         let (points, refused) = read(body);
         assert!(points.is_empty(), "{body}");
@@ -165,6 +173,25 @@ fn hostile_bodies_are_refused_in_little_memory() {
         format!(r#"{{"name":"m","tags":{{"a":"1"}},"datapoints":[{}[0,1]]}}"#, "[0,\"x\"],".repeat(5000));
     let points = datapoints(many.as_bytes());
     assert_eq!((points.points().len(), points.refused().len(), points.refused_len()), (1, 100, 5000));
+}
+
+/// As Python's `json.dumps` writes what is not finite.
+#[test]
+fn numbers_that_json_does_not_have_cost_no_other_point() {
+    let (points, refused) = read(
+        r#"[{"name":"NaN","tags":{"h":"a"},"datapoints":[[1000,1],[2000,NaN],[3000,-Infinity],[4000,1e999],[5000,2]]},
+            {"name":"b","tags":{"h":"a"},"timestamp":1000,"value":Infinity},null,
+            {"name":"c","tags":{"h":"a"},"timestamp":1000,"value":3}]"#,
+    );
+    let of = |name: &str, time: u32, value: f64| (name.to_owned(), time, value);
+    assert_eq!(points, [of("NaN;h=a", 1, 1.0), of("NaN;h=a", 5, 2.0), of("c;h=a", 1, 3.0)]);
+    let starts = ["datapoints[1].value", "datapoints[2].value", "datapoints[3].value"];
+    let mut starts = Vec::from(starts.map(|start| format!("metric[0](name=NaN).{start}")));
+    starts.extend(["metric[1](name=b).value".to_owned(), "entry 2 of the array is null".to_owned()]);
+    assert_eq!(refused.len(), starts.len(), "{refused:?}");
+    for (refused, start) in refused.iter().zip(&starts) {
+        assert!(refused.starts_with(start.as_str()), "{refused}");
+    }
 }
 
 /// Some languages write an empty list as null.
