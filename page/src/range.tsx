@@ -6,7 +6,8 @@ import { get, type Columns } from "./api";
 import { loadMarks, marksProblem, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, isSeconds, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, isSeconds, live, refused, setLive, setRange, setSeconds, view, zone } from "./state";
+import { Unseen } from "./unseen";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -38,7 +39,7 @@ export function Range() {
     return () => window.clearInterval(timer);
   }, [from, until, tz, showsMarks.value, follows]);
   const known = RANGES.find((range) => range[1] === from && until === DEFAULT_UNTIL);
-  const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : time);
+  const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : visible(time));
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
   const pan = (way: number) => {
     const [begin, end] = seconds(from, until);
@@ -81,10 +82,11 @@ export function Range() {
           </div>
           <label>From <input value={typedFrom.value} spellcheck={false} onInput={(event) => (typedFrom.value = event.currentTarget.value)} /></label>
           <label>Until <input value={typedUntil.value} spellcheck={false} onInput={(event) => (typedUntil.value = event.currentTarget.value)} /></label>
+          <Unseen text={typedFrom.value + typedUntil.value} />
           <label>
             Time zone{" "}
             <select value={tz} onChange={(event) => change({ ...view.value, tz: event.currentTarget.value })}>
-              {zones.map((zone) => <option key={zone} value={zone}>{zone === "" ? `of this browser (${Intl.DateTimeFormat().resolvedOptions().timeZone})` : zone}</option>)}
+              {zones.map((zone) => <option key={zone} value={zone}>{zone === "" ? `of this browser (${Intl.DateTimeFormat().resolvedOptions().timeZone})` : visible(zone)}</option>)}
             </select>
           </label>
           <label class="check"><input type="checkbox" checked={showsMarks.value} onChange={(event) => (showsMarks.value = event.currentTarget.checked)} /> Show events</label>
@@ -129,7 +131,9 @@ export async function freeze(): Promise<void> {
       if (view.peek().from !== from || view.peek().until !== until) return;
       answered.value = { key: keyOf(from, until), from: found.from, until: found.until };
     } catch (error) {
-      spoken.value = error instanceof Error ? error.message : String(error);
+      // A guess would be a link that shows something else.
+      refused.value = `The times were not made absolute: ${error instanceof Error ? error.message : String(error)}.`;
+      return;
     }
   }
   const [begin, end] = seconds(from, until);
