@@ -129,7 +129,7 @@ function Found({ imported, values, set }: FoundProps) {
       {leftOut.length > 0 && (
         <details open>
           <summary>{count(leftOut.length)} left out</summary>
-          <ul>{leftOut.slice(0, 50).map((one, place) => <li key={place}>{visible(one)}</li>)}</ul>
+          <ul tabIndex={0} aria-label="Left out">{leftOut.slice(0, 50).map((one, place) => <li key={place}>{visible(one)}</li>)}</ul>
         </details>
       )}
     </>

@@ -103,7 +103,7 @@ function mistake(part: string): string {
   if (name === "tz") return isZone(value) ? "" : "is no time zone that this browser knows; times are in its own";
   if ((name === "yMin" || name === "yMax") && Number.isNaN(Number(value))) return "is no number";
   const known = VALUES.get(name);
-  return known === undefined || known.includes(value) ? "" : `is none of ${known.join(", ")}`;
+  return known === undefined || known.includes(value) ? "" : `is not one of ${known.join(", ")}`;
 }
 
 /** Whether the browser knows a time zone. */
