@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { waiting } from "./api";
 import { Boards } from "./boards";
 import { CostsView } from "./costs";
+import { marksProblem } from "./events";
 import { useReturn } from "./focus";
 import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
@@ -105,6 +106,7 @@ function Notices() {
           Parts of the link cannot be read or shown: {visible(unread.value.join("; "))}. <button type="button" onClick={() => (unread.value = [])}>Close</button>
         </p>
       )}
+      {marksProblem.value !== "" && <p class="problem notice" role="alert">The events: {visible(marksProblem.value)}</p>}
       {refused.value !== "" && (
         <p class="problem notice" role="alert">
           {visible(refused.value)} <button type="button" onClick={() => (refused.value = "")}>Close</button>

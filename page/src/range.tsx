@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get, type Columns } from "./api";
-import { loadMarks, marksProblem, showsMarks } from "./events";
+import { loadMarks, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
 import { answered, change, isAbsolute, isSeconds, live, refused, setLive, setRange, setSeconds, view, zone } from "./state";
@@ -90,7 +90,6 @@ export function Range() {
             </select>
           </label>
           <label class="check"><input type="checkbox" checked={showsMarks.value} onChange={(event) => (showsMarks.value = event.currentTarget.checked)} /> Show events</label>
-          {marksProblem.value !== "" && <p class="problem" role="alert">The events: {visible(marksProblem.value)}</p>}
           <p class="note">As in Graphite: -2h, noon yesterday, 14:30_20260102, or seconds since 1970.</p>
           <div class="buttons"><button type="submit">Apply</button></div>
         </form>
