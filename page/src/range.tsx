@@ -40,6 +40,7 @@ export function Range() {
   }, [from, until, tz, showsMarks.value, follows]);
   const known = RANGES.find((range) => range[1] === from && until === DEFAULT_UNTIL);
   const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : visible(time));
+  const shown = known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`;
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
   const pan = (way: number) => {
     const [begin, end] = seconds(from, until);
@@ -53,8 +54,8 @@ export function Range() {
   return (
     <div class="range" onKeyDown={(event) => event.key === "Escape" && isOpen.value && close()}>
       <button type="button" class="icon" aria-label="Earlier" title="Earlier" onClick={() => pan(-1)}>‹</button>
-      <button type="button" class="when" ref={opener} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
-        {known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`}
+      <button type="button" class="when" ref={opener} title={shown} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
+        {shown}
       </button>
       <button type="button" class="icon" aria-label="Later" title="Later" onClick={() => pan(1)}>›</button>
       <button type="button" class="icon" aria-label="Zoom out" title="Zoom out" onClick={zoomOut}>−</button>

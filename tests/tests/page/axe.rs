@@ -15,7 +15,7 @@ fn axe_finds_no_violation() {
     let Some(browser) = Browser::start() else { return };
     let axe = std::fs::read_to_string(packages.join("node_modules/axe-core/axe.min.js")).unwrap();
     let (_setup, daemon) = daemon();
-    let state = "#broken&from=-1h&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
+    let state = "#broken&from=-00000000000000000000000000000000000000000000000060min&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
     for (width, dark) in [(360, true), (360, false), (768, true), (768, false), (1440, true), (1440, false)] {
         let fits = |what: &str| {
             assert_eq!(violations(&browser, &axe), serde_json::json!([]), "{what}, {width} px, dark: {dark}");
