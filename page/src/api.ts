@@ -50,8 +50,7 @@ const QUERY_MAX = 4000;
 
 export async function get<T>(path: string, parameters: Pair[], signal?: AbortSignal, token = ""): Promise<T> {
   const query = new URLSearchParams(parameters.map(([name, value]) => [name, value.toWellFormed()])).toString();
-  const init: RequestInit = { credentials: "same-origin", ...(signal ? { signal } : {}) };
-  if (token !== "") init.headers = { Authorization: `Bearer ${token}` };
+  const init: RequestInit = { credentials: "same-origin", headers: bearer(token), ...(signal ? { signal } : {}) };
   let url = path;
   if (query.length > QUERY_MAX) {
     Object.assign(init, { method: "POST", body: query, headers: { ...init.headers, "Content-Type": "application/x-www-form-urlencoded" } });
@@ -62,10 +61,16 @@ export async function get<T>(path: string, parameters: Pair[], signal?: AbortSig
 }
 
 /** Sends a JSON body. */
-export function post<T>(path: string, body: unknown, signal: AbortSignal, token = ""): Promise<T> {
-  const headers: Record<string, string> = { "Content-Type": "application/json" };
-  if (token !== "") headers["Authorization"] = `Bearer ${token}`;
+export async function post<T>(path: string, body: unknown, signal: AbortSignal, token = ""): Promise<T> {
+  const headers = { "Content-Type": "application/json", ...bearer(token) };
   return answerOf<T>(path, path, { method: "POST", body: JSON.stringify(body), headers, credentials: "same-origin", signal });
+}
+
+/** The header with a token. One that no header can hold cannot be the right one. */
+function bearer(token: string): Record<string, string> {
+  if (token === "") return {};
+  if (/[^\t\x20-\x7e\x80-\xff]/.test(token)) throw new Refusal(401, "this is not the token: it has characters that no token can have");
+  return { Authorization: `Bearer ${token}` };
 }
 
 async function answerOf<T>(path: string, url: string, init: RequestInit): Promise<T> {

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { waiting } from "./api";
 import { Boards } from "./boards";
 import { CostsView } from "./costs";
+import { marksProblem } from "./events";
 import { useReturn } from "./focus";
 import { followDrops, ImportDialog, importing } from "./import";
 import { emptyPanel } from "./link";
@@ -12,7 +13,7 @@ import { PanelView } from "./panel";
 import { freeze, Range } from "./range";
 import { RulesView } from "./rules";
 import { Search } from "./search";
-import { addPanel, change, dark, helping, panelKeys, save, show, showing, sidebar, spoken, theme, unread, view } from "./state";
+import { addPanel, change, dark, helping, panelKeys, refused, save, show, showing, sidebar, spoken, theme, unread, view } from "./state";
 import { StatusView } from "./status";
 import { Tags } from "./tags";
 import { Tree } from "./tree";
@@ -102,7 +103,13 @@ function Notices() {
       )}
       {unread.value.length > 0 && (
         <p class="problem notice" role="alert">
-          Parts of the link cannot be read: {visible(unread.value.join("; "))}. <button type="button" onClick={() => (unread.value = [])}>Close</button>
+          Parts of the link cannot be read or shown: {visible(unread.value.join("; "))}. <button type="button" onClick={() => (unread.value = [])}>Close</button>
+        </p>
+      )}
+      {marksProblem.value !== "" && <p class="problem notice" role="alert">The events: {visible(marksProblem.value)}</p>}
+      {refused.value !== "" && (
+        <p class="problem notice" role="alert">
+          {visible(refused.value)} <button type="button" onClick={() => (refused.value = "")}>Close</button>
         </p>
       )}
     </>

@@ -1,8 +1,8 @@
 // Sends a request and shows its answer, or the reason if it is refused. Only the newest request counts.
 
 import { useSignal, type Signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
-import { Refusal } from "./api";
+import { useEffect, useRef } from "preact/hooks";
+import { Refusal, RETRY } from "./api";
 import { visible } from "./numbers";
 import { spoken } from "./state";
 
@@ -14,15 +14,20 @@ export function Problem({ refusal }: { refusal: Refusal }) {
   return <div class="problem" role="alert">{refusal.message.split("\n").map((line, place) => <div key={place}>{visible(line)}</div>)}</div>;
 }
 
-/** A request with its answer, or with the problem if there is no answer. Only the newest request counts. */
+/** A request with its answer, or with the problem if there is no answer. Only the newest request counts. It is sent again after a failure that may pass. */
 export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Refusal | null>; busy: Signal<boolean>; send: (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => void } {
   const answer = useSignal<T | null>(null);
   const problem = useSignal<Refusal | null>(null);
   const busy = useSignal(false);
   const current = useSignal<AbortController | null>(null);
-  useEffect(() => () => current.peek()?.abort(), []);
-  const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
+  const timer = useRef<number | undefined>(undefined);
+  const stop = () => {
     current.peek()?.abort();
+    window.clearTimeout(timer.current);
+  };
+  useEffect(() => stop, []);
+  const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
+    stop();
     const controller = new AbortController();
     current.value = controller;
     busy.value = true;
@@ -41,6 +46,7 @@ export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Ref
         answer.value = null;
         problem.value = refusalOf(error);
         busy.value = false;
+        if (problem.value.passes) timer.current = window.setTimeout(() => send(request, said), RETRY);
       },
     );
   };

@@ -24,6 +24,8 @@ export interface Handle {
   set: (text: string) => void;
   label: (text: string) => void;
   mark: (begin: number, end: number, hint: string) => void;
+  /** Puts the cursor at a place, and the focus into the editor. */
+  focus: (at: number) => void;
   destroy: () => void;
 }
 
@@ -133,6 +135,10 @@ export function mount(host: HTMLElement, wishes: Wishes): Handle {
     mark(begin, end, hint) {
       const length = view.state.doc.length;
       view.dispatch({ effects: setFault.of(begin < 0 ? null : { from: Math.min(begin, Math.max(0, length - 1)), to: Math.min(end, length), hint }) });
+    },
+    focus(at) {
+      view.dispatch({ selection: { anchor: Math.min(at, view.state.doc.length) } });
+      view.focus();
     },
     destroy: () => view.destroy(),
   };

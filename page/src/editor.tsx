@@ -1,7 +1,7 @@
 // The targets of a panel as text. Ctrl+Enter runs them; nothing that was typed is rewritten, except on request.
 
 import { signal, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { get, type BrowsePage, type Fault } from "./api";
 import type { Handle } from "./codemirror";
 import { focusSoon } from "./focus";
@@ -133,14 +133,18 @@ function Target({ text, label, fault, run }: TargetProps) {
   const typed = useSignal(text);
   const at = useSignal(-1);
   const host = useRef<HTMLDivElement>(null);
+  const area = useRef<HTMLTextAreaElement>(null);
   const handle = useRef<Handle | null>(null);
+  /** Where the text field had the cursor, if somebody types in it when the editor takes its place. */
+  const cursor = useRef<number | null>(null);
+  if (mount.value && area.current && area.current === document.activeElement) cursor.current = area.current.selectionStart;
   const runs = useRef(run);
   runs.current = run;
   useEffect(() => {
     typed.value = text;
     handle.current?.set(text);
   }, [text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = host.current;
     if (!mount.value || !element) return;
     handle.current = mount.value(element, {
@@ -151,6 +155,8 @@ function Target({ text, label, fault, run }: TargetProps) {
       },
       run: (next) => runs.current(next),
     });
+    if (cursor.current !== null) handle.current.focus(cursor.current);
+    cursor.current = null;
     return () => handle.current?.destroy();
   }, [mount.value]);
   useEffect(() => {
@@ -167,6 +173,7 @@ function Target({ text, label, fault, run }: TargetProps) {
         <div class="editor" ref={host} />
       ) : (
         <textarea
+          ref={area}
           rows={Math.min(8, typed.value.split("\n").length)}
           aria-label={label}
           spellcheck={false}
@@ -182,7 +189,10 @@ function Target({ text, label, fault, run }: TargetProps) {
       )}
       {waits && <button type="button" class="run" title="Ctrl+Enter" onClick={() => run(typed.value)}>Run</button>}
       {typed.value.length > 72 && typed.value.includes("(") && format(typed.value) !== typed.value && (
-        <button type="button" title="Break this target into lines" onClick={() => handle.current?.set(format(typed.peek()))}>Format</button>
+        <button type="button" title="Break this target into lines" onClick={() => {
+          typed.value = format(typed.peek());
+          handle.current?.set(typed.value);
+        }}>Format</button>
       )}
       <Signature text={typed.value} at={at.value} />
     </>

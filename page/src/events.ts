@@ -1,7 +1,7 @@
 // Events of /events, drawn as marks into all panels.
 
 import { signal } from "@preact/signals";
-import { get } from "./api";
+import { get, Refusal, RETRY } from "./api";
 import type { Mark } from "./draw";
 import { view, zone } from "./state";
 
@@ -12,13 +12,16 @@ export const marksProblem = signal("");
 const MARKS_MAX = 500;
 /** The newest request. Answers to those before it are not wanted. */
 let running: AbortController | null = null;
+let timer: number | undefined;
 
 export async function loadMarks(): Promise<void> {
   running?.abort();
+  window.clearTimeout(timer);
   const controller = new AbortController();
   running = controller;
   if (!showsMarks.value) {
     marks.value = [];
+    marksProblem.value = "";
     return;
   }
   const { from, until } = view.value;
@@ -31,6 +34,7 @@ export async function loadMarks(): Promise<void> {
     if (controller.signal.aborted) return;
     marks.value = [];
     marksProblem.value = error instanceof Error ? error.message : String(error);
+    if (error instanceof Refusal && error.passes) timer = window.setTimeout(() => void loadMarks(), RETRY);
   }
 }
 

@@ -71,7 +71,7 @@ export function parameters(view: View, panel: Panel, width: number): [string, st
   for (const [name, value] of panel.options) if (name.startsWith("template[")) asked.push([name, value]);
   asked.push(["from", view.from], ["until", view.until]);
   // Words like "midnight", and days, refer to the time zone of the axis.
-  const tz = view.tz || zone.peek();
+  const tz = zone.peek();
   if (tz !== "") asked.push(["tz", tz]);
   asked.push(["format", "columns"], ["maxDataPoints", String(width)], ["seriesMax", String(SERIES_MAX)], ["errors", "json"]);
   return asked;

@@ -3,7 +3,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { useReturn } from "./focus";
-import { filled, readImport, Unreadable, type Imported } from "./imports";
+import { filled, readImport, TEXT_MAX, Unreadable, type Imported } from "./imports";
 import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
 import { Unseen } from "./unseen";
@@ -11,15 +11,33 @@ import { Unseen } from "./unseen";
 /** Whether the dialog is open, and the text that it begins with. */
 export const importing = signal<string | null>(null);
 
+/** What was wrong with the last file; "" for nothing. */
+const fileProblem = signal("");
+
+/** Reads files into the dialog: the first one, if there are several. */
+async function take(files: FileList | null | undefined): Promise<void> {
+  const file = files?.[0];
+  if (!file) return;
+  fileProblem.value = files.length > 1 ? `Only the first of ${files.length} files was read: ${file.name}.` : "";
+  importing.value ??= "";
+  try {
+    if (file.size > TEXT_MAX) throw new Unreadable("is larger than 20 MB");
+    importing.value = await file.text();
+  } catch (error) {
+    fileProblem.value = `${file.name} ${error instanceof Unreadable ? error.message : "cannot be read: it may be a directory, or was changed or removed"}.`;
+  }
+}
+
 /** Opens the dialog when something is dropped on the page. Returns a function that stops this. */
 export function followDrops(): () => void {
   const over = (event: DragEvent) => event.preventDefault();
   const drop = (event: DragEvent) => {
     const data = event.dataTransfer;
-    if (!data || (event.target instanceof HTMLElement && event.target.closest("input, textarea, .editor"))) return;
+    // The browser puts a text into a field, but would leave the page for a file. The editor reads files itself.
+    const field = data?.files.length ? ".editor" : "input, textarea, .editor";
+    if (!data || (event.target instanceof HTMLElement && event.target.closest(field))) return;
     event.preventDefault();
-    const file = data.files[0];
-    if (file) void file.text().then((text) => (importing.value = text));
+    if (data.files.length > 0) void take(data.files);
     else if (data.getData("text/plain") !== "") importing.value = data.getData("text/plain");
   };
   window.addEventListener("dragover", over);
@@ -40,7 +58,10 @@ export function ImportDialog() {
   useEffect(() => {
     if (importing.value) text.value = importing.value;
   }, [importing.value]);
-  const close = () => (importing.value = null);
+  const close = () => {
+    importing.value = null;
+    fileProblem.value = "";
+  };
   const read = reading(text.value);
   const accept = (adds: boolean) => {
     if (!(read && "imported" in read)) return;
@@ -54,11 +75,15 @@ export function ImportDialog() {
     <div class="help import" ref={dialog} role="dialog" aria-label="Import graphs" aria-modal="false" onKeyDown={(event) => event.key === "Escape" && close()}>
       <h2>Import graphs</h2>
       <p class="note" id="import-help">Paste or drop an address of /render, a link of Grafana's Explore, or the JSON of a dashboard or panel of Grafana or of a dashboard of graphite-web.</p>
-      <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} />
+      <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => {
+        text.value = event.currentTarget.value;
+        fileProblem.value = "";
+      }} />
       <Unseen text={text.value} />
       <label class="file">
-        or a file <input type="file" accept=".json,.txt,application/json,text/plain" onChange={(event) => void event.currentTarget.files?.[0]?.text().then((content) => (text.value = content))} />
+        or a file <input type="file" accept=".json,.txt,application/json,text/plain" onChange={(event) => void take(event.currentTarget.files)} />
       </label>
+      {fileProblem.value !== "" && <p class="problem" role="alert">{visible(fileProblem.value)}</p>}
       {read && "problem" in read && <p class="problem" role="alert">{visible(read.problem)}</p>}
       {read && "imported" in read && <Found imported={read.imported} values={values.value} set={(name, value) => (values.value = new Map([...values.value, [name, value]]))} />}
       <div class="more">
@@ -104,7 +129,7 @@ function Found({ imported, values, set }: FoundProps) {
       {leftOut.length > 0 && (
         <details open>
           <summary>{count(leftOut.length)} left out</summary>
-          <ul>{leftOut.slice(0, 50).map((one, place) => <li key={place}>{visible(one)}</li>)}</ul>
+          <ul tabIndex={0} aria-label="Left out">{leftOut.slice(0, 50).map((one, place) => <li key={place}>{visible(one)}</li>)}</ul>
         </details>
       )}
     </>

@@ -1,7 +1,9 @@
 // Turns graphs of other programs into panels of this page: addresses of /render, dashboards of graphite-web,
 // dashboards, panels and Explore links of Grafana. No access to the browser.
 
-import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, viewOfAddress, type Pair, type Panel, type View } from "./link";
+import { classic, isSecond } from "./grafana2";
+import { fields, list, string, type Fields } from "./json";
+import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, parseView, queryOfAddress, unreadable, type Pair, type Panel, type View } from "./link";
 
 export interface Imported {
   view: View;
@@ -14,7 +16,8 @@ export interface Imported {
 /** A text that holds no graph that can be shown. */
 export class Unreadable extends Error {}
 
-const TEXT_MAX = 20_000_000;
+/** The longest text that is read. */
+export const TEXT_MAX = 20_000_000;
 
 /** Reads a text that was pasted or dropped. */
 export function readImport(text: string): Imported {
@@ -23,8 +26,8 @@ export function readImport(text: string): Imported {
   if (trimmed.length > TEXT_MAX) throw new Unreadable("the text is longer than 20 MB");
   const explored = exploreState(trimmed);
   if (explored !== null) return readExplore(explored);
-  const view = viewOfAddress(trimmed);
-  if (view) return limited({ view, variables: [], leftOut: [] });
+  const query = queryOfAddress(trimmed);
+  if (query !== null) return limited({ view: parseView(query), variables: [], leftOut: unreadable(query) });
   if (/^\S+$/.test(trimmed) && /^(?:https?:\/\/|\/)/.test(trimmed)) throw new Unreadable(whatToPaste(trimmed));
   if (!/^[[{]/.test(trimmed)) throw new Unreadable("this is neither an address of a graph nor JSON of a dashboard");
   return readJson(parsed(trimmed, "the text"));
@@ -33,13 +36,18 @@ export function readImport(text: string): Imported {
 /** The view with the variables replaced by these values. */
 export function filled({ view }: Imported, values: Pair[]): View {
   const known = new Map(values);
-  const fill = (text: string) => text.replace(VARIABLE, (whole, ...names: (string | undefined)[]) => known.get(nameOf(names)) ?? whole);
+  const fill = (text: string) =>
+    text.replace(VARIABLE, (whole, ...groups: (string | undefined)[]) => {
+      const { name, format } = reference(groups);
+      const value = known.get(name);
+      return value === undefined ? whole : formatted(value, format);
+    });
   const panels = view.panels.map((panel) => ({ ...panel, title: fill(panel.title), targets: panel.targets.map(fill) }));
   return { ...view, panels };
 }
 
 function whatToPaste(address: string): string {
-  if (/\/d(?:-solo)?\/[^/]+/.test(address)) {
+  if (/\/d(?:-solo)?\/[^/]+|\/dashboards\b|\/dashboard\/(?:snapshot|db|new|import)\b|\/goto\//.test(address)) {
     return "the address of a dashboard of Grafana holds no targets; paste the dashboard's JSON (in Grafana: Share or Export, then JSON, or Settings, JSON model), or a panel's JSON (Inspect, Panel JSON)";
   }
   if (/\/dashboard\b/.test(address)) {
@@ -57,20 +65,6 @@ function parsed(text: string, what: string): unknown {
   }
 }
 
-type Fields = Record<string, unknown>;
-
-function fields(value: unknown): Fields | null {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : null;
-}
-
-function list(value: unknown): unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function string(value: unknown): string {
-  return typeof value === "string" ? value : typeof value === "number" ? String(value) : "";
-}
-
 function readJson(json: unknown): Imported {
   const outer = fields(json);
   if (!outer) throw new Unreadable("this JSON is no dashboard and no panel: an object is expected");
@@ -79,9 +73,11 @@ function readJson(json: unknown): Imported {
   if (Array.isArray(state["graphs"])) return readGraphiteDashboard(state);
   // Since version 12 Grafana wraps a dashboard as a resource with a `spec`.
   const dashboard = fields(outer["dashboard"]) ?? fields(outer["spec"]) ?? outer;
-  if (fields(dashboard["elements"])) throw new Unreadable("this is a dashboard in Grafana's schema v2; export it in the classic model (Export, Classic)");
+  if (isSecond(dashboard)) return readGrafanaDashboard(classic(dashboard));
   if (Array.isArray(dashboard["panels"]) || Array.isArray(dashboard["rows"])) return readGrafanaDashboard(dashboard);
-  if (Array.isArray(outer["targets"])) return readGrafanaDashboard({ panels: [outer] });
+  // A library panel, as Grafana's API answers it, holds a panel.
+  const panel = fields(fields(outer["result"])?.["model"]) ?? fields(outer["model"]) ?? outer;
+  if (Array.isArray(panel["targets"])) return readGrafanaDashboard({ panels: [panel] });
   throw new Unreadable("this JSON has none of graphs (graphite-web), panels, rows or targets (Grafana)");
 }
 
@@ -176,7 +172,8 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
     if (depth > DEPTH_MAX) return void leftOut.push(`panels that are in more than ${DEPTH_MAX} others`);
     for (const one of all) {
       const own = fields(one);
-      if (!own) continue;
+      // Older versions of Grafana saved the copies of repeated panels too.
+      if (!own || string(own["repeatPanelId"]) !== "") continue;
       const library = fields(own["libraryPanel"]);
       const model = list(own["targets"]).length === 0 ? fields(fields(libraries[string(library?.["uid"])])?.["model"]) : null;
       const panel: Fields = { ...model, ...own, ...(model ? { targets: model["targets"] } : {}) };
@@ -184,6 +181,7 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
       if (library && list(panel["targets"]).length === 0) leftOut.push(`${title}: it is the library panel ${string(library["name"])}, whose JSON is elsewhere`);
       const targets = targetsOf(list(panel["targets"]), title, leftOut, sourceOf(panel));
       if (targets.length > 0) panels.push({ title: string(panel["title"]), targets, options: grafanaOptions(panel) });
+      if (targets.length > 0 || panel["type"] === "row") leftOut.push(...differences(panel).map((what) => `${title}: ${what}`));
       // A collapsed row contains its panels.
       read(list(panel["panels"]), depth + 1);
     }
@@ -194,6 +192,16 @@ function readGrafanaDashboard(dashboard: Fields): Imported {
   const zone = string(dashboard["timezone"]);
   const view = { ...times, tz: zone === "browser" || zone === "" ? "" : zone === "utc" ? "UTC" : zone, panels };
   return limited({ view, variables: variables(view, list(fields(dashboard["templating"])?.["list"])), leftOut });
+}
+
+/** What Grafana does with a panel and this page does not. */
+function differences(panel: Fields): string[] {
+  const [repeat, from, shift] = ["repeat", "timeFrom", "timeShift"].map((name) => string(panel[name]));
+  return [
+    ...(repeat ? [`Grafana repeats it for each value of ${repeat}; here it is shown once, with all`] : []),
+    ...(from ? [`its own time range, ${from}; all panels have the same here`] : []),
+    ...(shift ? [`its time shift, ${shift}; use timeShift() in the target`] : []),
+  ];
 }
 
 /** How deep panels may be within others. Grafana itself has one level, its rows. */
@@ -319,10 +327,21 @@ function offset(quantity: number, unit: string): string {
 const RELATIVE = new Map([["s", "s"], ["m", "min"], ["h", "h"], ["d", "d"], ["w", "w"], ["M", "mon"], ["y", "y"], ["Q", "mon"]]);
 
 /** `$name`, `${name}`, `${name:format}` and `[[name]]`. */
-const VARIABLE = /\$(?:\{(\w+)(?:[:.][^}]*)?\}|(\w+))|\[\[(\w+)(?::\w+)?\]\]/g;
+const VARIABLE = /\$(?:\{(\w+)(?:[:.]([^}]*))?\}|(\w+))|\[\[(\w+)(?::(\w+))?\]\]/g;
 
-function nameOf(names: (string | undefined)[]): string {
-  return names.slice(0, 3).find((name) => name !== undefined) ?? "";
+/** The variable that a match of VARIABLE names, and the format of its value. */
+function reference([braced, format, plain, bracketed, old]: (string | undefined)[]): { name: string; format: string } {
+  return { name: braced ?? plain ?? bracketed ?? "", format: format ?? old ?? "" };
+}
+
+/** A value, or several in braces, in one of Grafana's formats. Graphite's own is the glob. */
+function formatted(value: string, format: string): string {
+  const values = (/^\{(.*)\}$/s.exec(value)?.[1] ?? value).split(",");
+  if (format === "pipe") return values.join("|");
+  if (format === "csv" || format === "raw") return values.join(",");
+  if (format !== "regex") return value;
+  const patterns = values.map((one) => (one === "*" ? ".*" : one.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&")));
+  return patterns.length > 1 ? `(${patterns.join("|")})` : (patterns[0] ?? "");
 }
 
 /** The variables in the targets and titles, with their values in the dashboard. */
@@ -334,7 +353,7 @@ function variables(view: View, declared: unknown[]): Pair[] {
   }
   const used = new Set<string>();
   for (const text of view.panels.flatMap((panel) => [panel.title, ...panel.targets])) {
-    for (const [, ...names] of text.matchAll(VARIABLE)) used.add(nameOf(names));
+    for (const [, ...groups] of text.matchAll(VARIABLE)) used.add(reference(groups).name);
   }
   return [...used].map((name) => [name, values.get(name) ?? "*"]);
 }

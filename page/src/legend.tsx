@@ -56,7 +56,7 @@ export function Legend({ answer, summaries, unit, dark, hidden, nearest, hide }:
               return (
                 <tr key={place} class={`${hidden.has(column.name) ? "off" : ""}${nearest === place ? " near" : ""}`}>
                   <th scope="row">
-                    <button type="button" aria-pressed={!hidden.has(column.name)} title="Click hides or shows, Ctrl+click shows it alone" onClick={(event) => hide(column.name, event.ctrlKey || event.metaKey)}>
+                    <button type="button" aria-pressed={!hidden.has(column.name)} title={`${visible(column.name)}\nClick hides or shows, Ctrl+click shows it alone`} onClick={(event) => hide(column.name, event.ctrlKey || event.metaKey)}>
                       <span class="swatch" style={{ background: colorOf(column.options?.color, place, dark) }} aria-hidden="true" />
                       <bdi>{visible(column.name)}</bdi>
                     </button>

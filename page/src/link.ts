@@ -76,16 +76,43 @@ function defaultFrom(view: View): string {
   return view.panels.some((panel) => panel.targets.length > 0) ? RENDER_FROM : DEFAULT_FROM;
 }
 
+/** The values of parameters that have only these. Others have no effect. */
+const VALUES = new Map([
+  ["areaMode", ["none", "first", "all", "stacked"]],
+  ["lineMode", ["slope", "staircase", "connected"]],
+  ["yUnitSystem", ["si", "binary", "none", "sec", "msec"]],
+  ["live", ["0", "1"]],
+  ["table", ["0", "1"]],
+]);
+
 /** The parts of a link that cannot be understood. The other parts are used. */
 export function unreadable(text: string): string[] {
   const found: string[] = [];
   for (const part of text.replace(/^[?#]/, "").split("&")) {
     if (part === "" || part === "panel" || DROPPED.has(part)) continue;
-    const shown = part.length > 60 ? `${part.slice(0, 60)}…` : part;
-    if (!part.includes("=")) found.push(`“${shown}” is no parameter with a value`);
-    else if (!isEncoded(part)) found.push(`“${shown}” has a % that encodes no character`);
+    const why = part.includes("=") ? (isEncoded(part) ? mistake(part) : "has a % that encodes no character") : "is no parameter with a value";
+    if (why !== "") found.push(`“${part.length > 60 ? `${part.slice(0, 60)}…` : part}” ${why}`);
   }
   return found.length > 5 ? [...found.slice(0, 5), `${found.length - 5} more`] : found;
+}
+
+/** Why the value of a parameter has no effect; "" if it has one. */
+function mistake(part: string): string {
+  const [name, value] = pairs(part)[0] ?? ["", ""];
+  if (value === "") return "";
+  if (name === "tz") return isZone(value) ? "" : "is no time zone that this browser knows; times are in its own";
+  if ((name === "yMin" || name === "yMax") && Number.isNaN(Number(value))) return "is no number";
+  const known = VALUES.get(name);
+  return known === undefined || known.includes(value) ? "" : `is not one of ${known.join(", ")}`;
+}
+
+/** Whether the browser knows a time zone. */
+export function isZone(name: string): boolean {
+  try {
+    return name !== "" && new Intl.DateTimeFormat("en-GB", { timeZone: name }) !== null;
+  } catch {
+    return false;
+  }
 }
 
 function isEncoded(text: string): boolean {
@@ -97,12 +124,17 @@ function isEncoded(text: string): boolean {
   }
 }
 
-/** The view of an address of any Graphite's /render or composer, or of this page; null for other texts. */
-export function viewOfAddress(text: string): View | null {
+/** The parameters in an address of any Graphite's /render or composer, or of this page; null for other texts. */
+export function queryOfAddress(text: string): string | null {
   const found = /^\s*(?:https?:\/\/[^\s?#]*|\/[^\s?#]*)?[?#]((?:\S*&)?target(?:\[\]|%5B%5D)?=[^\r\n]*?)\s*$/i.exec(text);
-  if (!found) return null;
-  const view = parseView(found[1] ?? "");
-  return view.panels.some((panel) => panel.targets.length > 0) ? view : null;
+  const query = found?.[1] ?? "";
+  return parseView(query).panels.some((panel) => panel.targets.length > 0) ? query : null;
+}
+
+/** The view of such an address; null for other texts. */
+export function viewOfAddress(text: string): View | null {
+  const query = queryOfAddress(text);
+  return query === null ? null : parseView(query);
 }
 
 export function formatView(view: View): string {

@@ -13,6 +13,12 @@ const SHAPES: [name: string, lineMode: string, areaMode: string][] = [
 ];
 const UNITS: [name: string, system: string][] = [["SI", ""], ["1024", "binary"], ["plain", "none"], ["seconds", "sec"], ["ms", "msec"]];
 
+/** The unit of a panel as in the list. */
+function unitOf(panel: Panel): string {
+  const system = option(panel, "yUnitSystem");
+  return system === "si" ? "" : system;
+}
+
 const FORMATS = ["png", "svg", "csv", "json"];
 
 /** The address of the panel in a format of /render. */
@@ -63,7 +69,8 @@ export function Options({ panel, place, table, toTable, explained, explain }: Pr
         {shape < 0 && <option value={-1}>as asked</option>}
         {SHAPES.map(([name], number) => <option key={name} value={number}>{name}</option>)}
       </select>
-      <select aria-label={`Unit of panel ${place + 1}`} value={option(panel, "yUnitSystem")} onChange={(event) => setOption(place, "yUnitSystem", event.currentTarget.value)}>
+      <select aria-label={`Unit of panel ${place + 1}`} value={unitOf(panel)} onChange={(event) => setOption(place, "yUnitSystem", event.currentTarget.value)}>
+        {UNITS.every(([, system]) => system !== unitOf(panel)) && <option value={unitOf(panel)}>as asked</option>}
         {UNITS.map(([name, system]) => <option key={name} value={system}>{name}</option>)}
       </select>
       <button type="button" title="A further target" onClick={() => setPanel(place, { ...panel, targets: [...(panel.targets.length > 0 ? panel.targets : [""]), ""] })}>+ target</button>

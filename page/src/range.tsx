@@ -3,10 +3,11 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get, type Columns } from "./api";
-import { loadMarks, marksProblem, showsMarks } from "./events";
+import { loadMarks, showsMarks } from "./events";
 import { DEFAULT_FROM, DEFAULT_UNTIL, withLive } from "./link";
 import { moment, visible } from "./numbers";
-import { answered, change, isAbsolute, isSeconds, live, setLive, setRange, setSeconds, spoken, view, zone } from "./state";
+import { answered, change, isAbsolute, isSeconds, live, refused, setLive, setRange, setSeconds, view, zone } from "./state";
+import { Unseen } from "./unseen";
 
 const RANGES: [name: string, from: string][] = [
   ["5 min", "-5min"], ["15 min", "-15min"], ["1 h", "-1h"], ["3 h", "-3h"], ["6 h", "-6h"], ["12 h", "-12h"], ["24 h", "-24h"],
@@ -38,7 +39,8 @@ export function Range() {
     return () => window.clearInterval(timer);
   }, [from, until, tz, showsMarks.value, follows]);
   const known = RANGES.find((range) => range[1] === from && until === DEFAULT_UNTIL);
-  const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : time);
+  const text = (time: string) => (/^\d{9,}$/.test(time) ? moment(Number(time), tz) : visible(time));
+  const shown = known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`;
   const zones = ZONES.includes(tz) ? ZONES : [...ZONES, tz];
   const pan = (way: number) => {
     const [begin, end] = seconds(from, until);
@@ -52,8 +54,8 @@ export function Range() {
   return (
     <div class="range" onKeyDown={(event) => event.key === "Escape" && isOpen.value && close()}>
       <button type="button" class="icon" aria-label="Earlier" title="Earlier" onClick={() => pan(-1)}>‹</button>
-      <button type="button" class="when" ref={opener} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
-        {known ? `last ${known[1] === DEFAULT_FROM ? "1 h" : known[0]}` : `${text(from)} – ${text(until)}`}
+      <button type="button" class="when" ref={opener} title={shown} aria-expanded={isOpen.value} aria-haspopup="dialog" onClick={() => (isOpen.value = !isOpen.value)}>
+        {shown}
       </button>
       <button type="button" class="icon" aria-label="Later" title="Later" onClick={() => pan(1)}>›</button>
       <button type="button" class="icon" aria-label="Zoom out" title="Zoom out" onClick={zoomOut}>−</button>
@@ -81,14 +83,14 @@ export function Range() {
           </div>
           <label>From <input value={typedFrom.value} spellcheck={false} onInput={(event) => (typedFrom.value = event.currentTarget.value)} /></label>
           <label>Until <input value={typedUntil.value} spellcheck={false} onInput={(event) => (typedUntil.value = event.currentTarget.value)} /></label>
+          <Unseen text={typedFrom.value + typedUntil.value} />
           <label>
             Time zone{" "}
             <select value={tz} onChange={(event) => change({ ...view.value, tz: event.currentTarget.value })}>
-              {zones.map((zone) => <option key={zone} value={zone}>{zone === "" ? `of this browser (${Intl.DateTimeFormat().resolvedOptions().timeZone})` : zone}</option>)}
+              {zones.map((zone) => <option key={zone} value={zone}>{zone === "" ? `of this browser (${Intl.DateTimeFormat().resolvedOptions().timeZone})` : visible(zone)}</option>)}
             </select>
           </label>
           <label class="check"><input type="checkbox" checked={showsMarks.value} onChange={(event) => (showsMarks.value = event.currentTarget.checked)} /> Show events</label>
-          {marksProblem.value !== "" && <p class="problem" role="alert">The events: {visible(marksProblem.value)}</p>}
           <p class="note">As in Graphite: -2h, noon yesterday, 14:30_20260102, or seconds since 1970.</p>
           <div class="buttons"><button type="submit">Apply</button></div>
         </form>
@@ -129,7 +131,9 @@ export async function freeze(): Promise<void> {
       if (view.peek().from !== from || view.peek().until !== until) return;
       answered.value = { key: keyOf(from, until), from: found.from, until: found.until };
     } catch (error) {
-      spoken.value = error instanceof Error ? error.message : String(error);
+      // A guess would be a link that shows something else.
+      refused.value = `The times were not made absolute: ${error instanceof Error ? error.message : String(error)}.`;
+      return;
     }
   }
   const [begin, end] = seconds(from, until);

@@ -2,7 +2,7 @@
 
 import { signal, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { get, post, type Fits, type Refusal, type RuleExplanation, type RulesInForce, type RuleTrial, type SectionUse } from "./api";
+import { get, post, RETRY, type Fits, type Refusal, type RuleExplanation, type RulesInForce, type RuleTrial, type SectionUse } from "./api";
 import { Problem, refusalOf, useRequest } from "./asking";
 import { Command } from "./command";
 import { count, duration, many, moment, short, visible } from "./numbers";
@@ -20,6 +20,7 @@ export function RulesView() {
   const asked = useSignal(0);
   useEffect(() => {
     const controller = new AbortController();
+    let timer: number | undefined;
     get<RulesInForce>("plumbago/rules", [], controller.signal, token()).then(
       (found) => {
         inForce.value = found;
@@ -28,16 +29,20 @@ export function RulesView() {
         aggregation.value ??= found.aggregation.text;
       },
       (error: unknown) => {
-        if (!controller.signal.aborted) problem.value = refusalOf(error);
+        if (controller.signal.aborted) return;
+        problem.value = refusalOf(error);
+        if (problem.value.passes) timer = window.setTimeout(() => (asked.value += 1), RETRY);
       },
     );
-    return () => controller.abort();
+    return () => {
+      controller.abort();
+      window.clearTimeout(timer);
+    };
   }, [asked.value]);
   return (
     <section class="status rules" aria-label="Test of the rules">
       {problem.value && <Problem refusal={problem.value} />}
       {problem.value?.status === 401 && <Token action="Show the rules" done={() => (asked.value += 1)} />}
-      {problem.value?.passes && <button type="button" onClick={() => (asked.value += 1)}>Ask again</button>}
       {inForce.value && <Name />}
       {inForce.value && <Trial inForce={inForce.value} />}
       {!inForce.value && !problem.value && <p class="note" role="status">asking…</p>}

@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { get, Refusal, RETRY, type SearchAnswer } from "./api";
-import { viewOfAddress } from "./link";
+import { queryOfAddress } from "./link";
 import { count, visible } from "./numbers";
-import { change, plot, spoken, view } from "./state";
+import { openText, plot, spoken } from "./state";
 import { targetOf } from "./targets";
 
 const RESULTS = 60;
@@ -38,7 +38,7 @@ export function Search() {
 
   const ask = async (words: string) => {
     asked.current?.abort();
-    if (words.trim() === "" || viewOfAddress(words)) {
+    if (words.trim() === "" || queryOfAddress(words) !== null) {
       answer.value = null;
       answered.current = "";
       problem.value = "";
@@ -62,10 +62,9 @@ export function Search() {
   };
 
   const accept = (adds: boolean) => {
-    const pasted = viewOfAddress(text.value);
-    if (pasted) {
-      const panels = adds ? [...view.peek().panels, ...pasted.panels] : pasted.panels;
-      change({ ...(adds ? view.peek() : pasted), panels });
+    const pasted = queryOfAddress(text.value);
+    if (pasted !== null) {
+      openText(pasted, adds);
       isOpen.value = false;
       return;
     }
@@ -124,7 +123,7 @@ export function Search() {
         onKeyDown={onKey}
       />
       <kbd class="slash" aria-hidden="true">/</kbd>
-      {isOpen.value && viewOfAddress(text.value) !== null && (
+      {isOpen.value && queryOfAddress(text.value) !== null && (
         <div class="found">
           <p class="note">An address of a graph: <span class="keys"><kbd>Enter</kbd> shows it, <kbd>Shift+Enter</kbd> adds its panels</span></p>
         </div>

@@ -3,7 +3,7 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import { Keys } from "./keys";
-import { emptyPanel, formatView, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
+import { emptyPanel, formatView, isZone, option, PANELS_MAX, parseView, unreadable, withLive, withOption, type Panel, type View } from "./link";
 
 export const view = signal<View>(parseView(""));
 /** The panel that names are added to. */
@@ -18,8 +18,10 @@ export const showing = signal<Shown>("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
 /** The range of the newest answer in seconds, and the times that were asked for. */
 export const answered = signal<{ key: string; from: number; until: number } | null>(null);
-/** Parts of the link that could not be read. */
+/** Parts of the link that could not be read, or not shown. */
 export const unread = signal<string[]>([]);
+/** Why something that was asked for was not done; "" if all was. */
+export const refused = signal("");
 /** What a screen reader is to say. */
 export const spoken = signal("");
 
@@ -31,7 +33,7 @@ export const dark = computed(() => (theme.value === "auto" ? systemDark.value : 
 const known = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
 /** The time zone that times are shown and read in: the chosen one, or the browser's. "" if it is not known. */
-export const zone = computed(() => view.value.tz || ownZone);
+export const zone = computed(() => (isZone(view.value.tz) ? view.value.tz : ownZone));
 
 /** Which panel is which. */
 export const panelKeys = new Keys();
@@ -61,7 +63,9 @@ export function begin(): void {
     showing.value = SHOWN.find((what) => location.hash === `#${what}`) ?? "graphs";
     if (showing.value !== "graphs") return;
     const text = location.hash.length > 1 ? location.hash : location.search;
-    view.value = understood(text);
+    const found = parseView(text);
+    unread.value = [...unreadable(text), ...tooMany(found)];
+    view.value = cut(found);
     current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
   };
   read();
@@ -75,25 +79,27 @@ export function begin(): void {
   });
 }
 
-/** The view of a text from any source. Notes the parts that cannot be understood. */
-function understood(text: string): View {
+/** A view with no more panels than the page shows. */
+function cut(view: View): View {
+  return view.panels.length > PANELS_MAX ? { ...view, panels: view.panels.slice(0, PANELS_MAX) } : view;
+}
+
+function tooMany(view: View): string[] {
+  const more = view.panels.length - PANELS_MAX;
+  return more > 0 ? [`panels after the first ${PANELS_MAX} (${more}) are not shown`] : [];
+}
+
+/** Shows the view of a text, or adds its panels. Back undoes it. */
+export function openText(text: string, adds = false): void {
   const found = parseView(text);
-  const more = found.panels.length - PANELS_MAX;
-  unread.value = [...unreadable(text), ...(more > 0 ? [`${more} panels after the first ${PANELS_MAX} are not shown`] : [])];
-  return more > 0 ? { ...found, panels: found.panels.slice(0, PANELS_MAX) } : found;
+  change(adds ? { ...view.peek(), panels: [...view.peek().panels, ...found.panels] } : found, unreadable(text));
 }
 
-/** Shows the view of a text; Back undoes it. */
-export function openText(text: string): void {
-  const found = understood(text);
-  const problems = unread.peek();
-  change(found);
-  unread.value = problems;
-}
-
-/** Changes the state; Back undoes it. */
-export function change(next: View): void {
-  unread.value = [];
+/** Changes the state; Back undoes it. The problems are shown with it. */
+export function change(wanted: View, problems: string[] = []): void {
+  const next = cut(wanted);
+  unread.value = [...problems, ...tooMany(wanted)];
+  refused.value = "";
   const text = formatView(next);
   const wasOther = showing.peek() !== "graphs";
   showing.value = "graphs";
@@ -150,7 +156,7 @@ export function addPanel(targets: string[] = []): void {
   batch(() => {
     const panels = [...view.peek().panels, { ...emptyPanel(), targets }];
     change({ ...view.peek(), panels });
-    current.value = panels.length - 1;
+    current.value = view.peek().panels.length - 1;
   });
   spoken.value = `Panel ${view.peek().panels.length} added`;
 }
@@ -160,7 +166,7 @@ export function addPanels(targets: string[]): void {
   batch(() => {
     const old = view.peek().panels.filter((panel) => panel.targets.length > 0);
     change({ ...view.peek(), panels: [...old, ...targets.map((target) => ({ ...emptyPanel(), targets: [target] }))] });
-    current.value = old.length;
+    current.value = Math.min(old.length, view.peek().panels.length - 1);
   });
   spoken.value = `${targets.length} panels added`;
 }

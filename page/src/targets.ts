@@ -25,6 +25,11 @@ export function targetOf(path: string, leaf: boolean): string {
   return `seriesByTag(${tags.map(quoted).join(", ")})`;
 }
 
+/** The regular expression for texts that contain this one, in any case; "" for all. */
+export function holding(text: string): string {
+  return text === "" ? "" : `(?is).*${text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`;
+}
+
 /** A tag expression `tag=value` in quotes. Strings of targets have no escapes, so a value that fits into no quotes becomes a regular expression. */
 export function quoted(text: string): string {
   if (!text.endsWith("\\")) {

@@ -124,7 +124,7 @@ function Line({ number, row, chosen, choose }: LineProps) {
   if (row.kind !== "entry") {
     return (
       <div {...frame} class={`row note${chosen ? " chosen" : ""}`}>
-        {row.kind === "loading" ? "…" : row.text}
+        {row.kind === "loading" ? "…" : visible(row.text)}
       </div>
     );
   }
@@ -158,7 +158,8 @@ function Line({ number, row, chosen, choose }: LineProps) {
           }}
         />
       )}
-      {entry.branch && <span class="below">{entry.metrics === null ? "many" : count(entry.metrics)}</span>}
+      {entry.branch && entry.metrics !== null && <span class="below">{count(entry.metrics)}</span>}
+      {entry.branch && entry.metrics === null && <span class="below" title="The metrics below are not counted">–</span>}
       {entry.branch && entry.leaf && (
         <button type="button" class="mini" tabIndex={-1} title="Plot the metric of this name" onClick={(event) => (event.stopPropagation(), plot(targetOf(path, true), event.shiftKey))}>
           ∿

@@ -142,6 +142,7 @@ test("a formatted target says the same", () => {
 test("the address of a graph is understood, and nothing else", () => {
   assert.deepEqual(page.viewOfAddress("https://graphite.example.org/render?target=a.b&from=-2h&width=500")?.panels[0]?.targets, ["a.b"]);
   assert.equal(page.viewOfAddress("/render/?target=a&target=b")?.panels[0]?.targets.length, 2);
+  assert.match(page.readImport("/render?target=a&title=%zz&areaMode=x").leftOut.join(), /title=%zz.*areaMode=x/);
   for (const text of ["web cpu", "dc=eu", "target=x", "https://grafana.example.org/d/abc?orgId=1", "a?target="]) assert.equal(page.viewOfAddress(text), null, text);
 });
 
@@ -199,6 +200,7 @@ test("what cannot be read says what to do", () => {
   const says = (text, what) => assert.throws(() => page.readImport(text), (error) => error instanceof page.Unreadable && error.message.includes(what), text);
   says("", "nothing");
   says("https://grafana.example/d/abc/hosts?orgId=1", "JSON model");
+  for (const path of ["dashboard/snapshot/KEY", "dashboards", "goto/abc?orgId=1", "d-solo/abc/x?panelId=2"]) says(`https://grafana.example/${path}`, "JSON model");
   says("https://graphite.example/dashboard/load/web", "/dashboard/load/web");
   says("https://example.org/", "no target");
   says("hello", "neither");
@@ -251,6 +253,9 @@ test("parts of a link that cannot be read are named", () => {
   assert.match(found[0], /garbage.* is no parameter/);
   assert.match(found[1], /target=%zz.* encodes no character/);
   assert.equal(page.unreadable("%&".repeat(100)).length, 6);
+  // Values that have no effect are parts that cannot be read.
+  assert.deepEqual(page.unreadable("tz=Europe/Berlin&yMin=-1.5e3&yMax=&areaMode=stacked&lineMode=slope&yUnitSystem=si&live=0&table=1&yMinLeft=x"), []);
+  for (const part of ["tz=Mars/Base", "yMin=low", "yMax=1k", "areaMode=filled", "lineMode=wavy", "yUnitSystem=metric", "live=yes", "table=2"]) assert.match(page.unreadable(`from=-2h&${part}`).join(), new RegExp(`^“${part}” is no`), part);
 });
 
 test("values of arguments are known, by keyword too", () => {
@@ -288,7 +293,6 @@ test("queries of other sources, library panels and references forward", () => {
   // References in a circle and ones that multiply end.
   const many = Array.from({ length: 20 }, (_, place) => ({ refId: String.fromCharCode(65 + place), target: `group(${"#A,#B,#C,".repeat(30)}x)` }));
   assert.ok(read({ panels: [{ title: "x", targets: many }] }).view.panels[0].targets[0].length < 300_000);
-  assert.throws(() => read({ spec: { elements: { a: {} } } }), /schema v2/);
 });
 
 test("a stack has gaps where none of its series has a value", () => {
@@ -365,8 +369,62 @@ test("library panels of an export, and panels in panels without end", () => {
   const library = { title: "Shared", targets: [{ target: "a" }] };
   const { view } = page.readImport(JSON.stringify({ __elements: { u: { model: library } }, panels: [{ libraryPanel: { uid: "u", name: "Shared" } }] }));
   assert.deepEqual(view.panels.map((panel) => [panel.title, panel.targets]), [["Shared", ["a"]]]);
+  for (const alone of [{ result: { model: library } }, { kind: 1, model: library }]) assert.deepEqual(page.readImport(JSON.stringify(alone)).view.panels[0].targets, ["a"]);
   const deep = `${'{"panels":['.repeat(20_000)}{"targets":[{"target":"a"}]}${"]}".repeat(20_000)}`;
   assert.throws(() => page.readImport(deep), page.Unreadable);
+});
+
+test("what Grafana does with a panel and the page does not is said", () => {
+  const panels = [
+    { title: "CPU", repeat: "host", timeFrom: "24h", timeShift: "1d", targets: [{ target: "a.$host" }] },
+    { title: "CPU", repeatPanelId: 1, scopedVars: { host: { value: "b" } }, targets: [{ target: "a.$host" }] },
+    { title: "Row", type: "row", repeat: "dc", panels: [] },
+  ];
+  const { view, leftOut } = page.readImport(JSON.stringify({ panels }));
+  assert.equal(view.panels.length, 1, "copies of a repeated panel are not read");
+  assert.deepEqual(leftOut.map((one) => one.split(";")[0]), ["CPU: Grafana repeats it for each value of host", "CPU: its own time range, 24h", "CPU: its time shift, 1d", "Row: Grafana repeats it for each value of dc"]);
+});
+
+test("a variable with several values has the format that the target asks for", () => {
+  const filled = (value, target) => page.filled(page.readImport(JSON.stringify({ panels: [{ targets: [{ target }] }] })), [["v", value]]).panels[0].targets[0];
+  assert.equal(filled("{a.b,c}", "x.$v.y"), "x.{a.b,c}.y");
+  assert.equal(filled("{a.b,c}", "seriesByTag('host=~${v:regex}')"), "seriesByTag('host=~(a\\.b|c)')");
+  assert.equal(filled("*", "seriesByTag('host=~[[v:regex]]')"), "seriesByTag('host=~.*')");
+  assert.equal(filled("{a,b}", "'${v:pipe}' '${v:csv}' '${v:glob}' '${v}'"), "'a|b' 'a,b' '{a,b}' '{a,b}'");
+});
+
+test("a dashboard in Grafana's schema v2 is read in the order of its layout", () => {
+  const query = (group, spec, hidden = false, refId = "A") => ({ kind: "PanelQuery", spec: { refId, hidden, query: { kind: "DataQuery", group, version: "v0", datasource: { name: "uid" }, spec } } });
+  const panel = (title, queries, queryOptions = {}) => ({ kind: "Panel", spec: { id: 1, title, data: { kind: "QueryGroup", spec: { queries, queryOptions, transformations: [] } }, vizConfig: { kind: "VizConfig", group: "timeseries", spec: { options: {}, fieldConfig: { defaults: { unit: "bytes", custom: { stacking: { mode: "normal" } } }, overrides: [] } } } } });
+  const item = (name, repeat) => ({ kind: "GridLayoutItem", spec: { x: 0, y: 0, width: 12, height: 8, element: { kind: "ElementReference", name }, ...(repeat ? { repeat: { mode: "variable", value: repeat } } : {}) } });
+  const spec = {
+    title: "Hosts",
+    timeSettings: { from: "now-3h", to: "now", timezone: "utc" },
+    variables: [
+      { kind: "QueryVariable", spec: { name: "host", multi: true, current: { text: ["a", "b"], value: ["a", "b"] }, query: { kind: "DataQuery", group: "graphite", spec: { query: "servers.*" } } } },
+      { kind: "TextVariable", spec: { name: "part", query: "cpu", current: {} } },
+    ],
+    elements: {
+      "panel-1": panel("Second", [query("graphite", { target: "load.$host" })], { timeFrom: "2h" }),
+      "panel-2": panel("First", [query("graphite", { target: "servers.$host.$part" }, true), query("graphite", { target: "sumSeries(#A)" }, false, "B"), query("prometheus", { expr: "up" }, false, "C")]),
+      "panel-3": { kind: "LibraryPanel", spec: { id: 3, title: "Lib", libraryPanel: { name: "Shared", uid: "u" } } },
+    },
+    layout: { kind: "RowsLayout", spec: { rows: [{ kind: "RowsLayoutRow", spec: { title: "Row", layout: { kind: "GridLayout", spec: { items: [item("panel-2", "host"), item("panel-3")] } } } }, { kind: "RowsLayoutRow", spec: { layout: { kind: "GridLayout", spec: { items: [item("panel-1")] } } } }] } },
+  };
+  for (const whole of [spec, { apiVersion: "dashboard.grafana.app/v2", kind: "Dashboard", metadata: {}, spec }]) {
+    const imported = page.readImport(JSON.stringify(whole));
+    const view = page.filled(imported, imported.variables);
+    assert.deepEqual([view.from, view.tz, view.panels.map((one) => [one.title, ...one.targets])], ["-3h", "UTC", [["First", "sumSeries(servers.{a,b}.cpu)"], ["Second", "load.{a,b}"]]]);
+    assert.deepEqual(view.panels[0].options, [["areaMode", "stacked"], ["yUnitSystem", "binary"]]);
+    assert.equal(imported.leftOut.length, 4, imported.leftOut.join());
+  }
+  assert.throws(() => page.readImport('{"spec":{"elements":{"a":{}}}}'), page.Unreadable);
+});
+
+test("a filter of values is a text, not a pattern", () => {
+  assert.equal(page.holding(""), "");
+  const fits = (filter, value) => new RegExp(`^(?:${page.holding(filter).replace("(?is)", "")})`, "is").test(value);
+  for (const [filter, value, isFit] of [["b.c", "A.B.C", true], ["b.c", "a-bxc", false], ["(", "f(x)", true], ["\\", "a\\b", true]]) assert.equal(fits(filter, value), isFit, filter);
 });
 
 test("escapes outside of strings stay when a target is formatted", () => {

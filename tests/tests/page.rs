@@ -191,6 +191,24 @@ fn tags_build_a_target() {
     browser.wait_text(".legend", "http.status;dc=eu;host=web01");
     browser.type_into("#search", "dc=eu web0");
     browser.wait("three series", "document.querySelectorAll('#found li').length === 3");
+    // Of many tags and values the first are shown, and a filter finds the others.
+    let points: Vec<Point> = (0..600)
+        .flat_map(|n| [format!("a;tag{n:03}=x"), format!("b;node=n.{n:03}")])
+        .map(|name| Point::new(name, NOW, 1.0))
+        .collect();
+    daemon.put(&points);
+    wait_until("the tags", || daemon.get("/tags/node").body.contains("n.599"));
+    browser.click("#tab-names");
+    browser.click("#tab-tags");
+    browser.wait_text(".tags > .note", "more; filter to see them");
+    assert_eq!(browser.script("return document.querySelectorAll('.tag').length"), 300);
+    browser.type_into(".tags > .filter", "NOD");
+    browser.wait("one tag", "document.querySelectorAll('.tag').length === 1");
+    browser.click(".tag");
+    browser.wait_text(".tag-list .note", "The first 500 values");
+    browser.type_into(".tag-list .filter", "N.59");
+    browser.wait("ten values", "document.querySelectorAll('.value').length === 10");
+    browser.wait_text(".value", "n.599");
     browser.check_log(&[]);
 }
 
@@ -332,6 +350,23 @@ fn dashboards_are_imported() {
     browser.wait_text(".import [role=status]", "1 panel with 1 target");
     browser.click_button(".import", "Add");
     browser.wait_text(".legend", "servers.db01.Requests");
+    // Files are read wherever they are dropped; one that cannot be read is named.
+    let drop = |files: &str, place: &str| {
+        browser.script(&format!(
+            "const data = new DataTransfer(); for (const file of {files}) data.items.add(file); \
+             const drop = new DragEvent('drop', {{dataTransfer: data, bubbles: true, cancelable: true}}); \
+             document.querySelector({place:?}).dispatchEvent(drop)"
+        ));
+    };
+    drop(
+        "[new File(['/render?target=servers.db01.Requests&yMax=high'], 'a.txt'), new File(['x'], 'b.txt')]",
+        "#search",
+    );
+    browser.wait_text(".import .problem", "Only the first of 2 files was read: a.txt");
+    browser.wait_text(".import li", "yMax=high");
+    browser.script("File.prototype.text = () => Promise.reject(new Error('a directory'))");
+    drop("[new File(['x'], 'boards')]", "main");
+    browser.wait_text(".import .problem", "boards cannot be read");
     browser.check_log(&[]);
 }
 
@@ -376,5 +411,7 @@ fn boards_are_read_from_files() {
         setup.file(&format!("boards/a{number:03}.txt"), "target=evil.*\n");
     }
     browser.wait_text(".boards [role=status]", "3 files after the first 500 (by name) are left out");
+    let below = browser.script("return document.documentElement.scrollHeight - window.innerHeight");
+    assert!(below.as_i64().unwrap() <= 0, "the list scrolls, not the page: {below} px too high");
     browser.check_log(&[]);
 }

@@ -5,6 +5,9 @@ use plumbago_tests::counterpart;
 
 use super::{daemon, page};
 
+/// A dashboard with more that is left out than its list shows at a time.
+const IMPORTED: &str = "{panels: [{title: 'T', targets: [{target: 'a.$host'}, ...Array.from({length: 30}, () => ({expr: 'up'}))]}]}";
+
 /// axe-core finds no violation of WCAG 2.2 AA in narrow and wide windows, dark and light.
 #[test]
 fn axe_finds_no_violation() {
@@ -12,7 +15,7 @@ fn axe_finds_no_violation() {
     let Some(browser) = Browser::start() else { return };
     let axe = std::fs::read_to_string(packages.join("node_modules/axe-core/axe.min.js")).unwrap();
     let (_setup, daemon) = daemon();
-    let state = "#broken&from=-1h&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
+    let state = "#broken&from=-00000000000000000000000000000000000000000000000060min&title=CPU&target=servers.*.cpu.user&panel=Wrong&target=sumSeris(a)";
     for (width, dark) in [(360, true), (360, false), (768, true), (768, false), (1440, true), (1440, false)] {
         let fits = |what: &str| {
             assert_eq!(violations(&browser, &axe), serde_json::json!([]), "{what}, {width} px, dark: {dark}");
@@ -40,6 +43,24 @@ fn axe_finds_no_violation() {
         browser.click_button(".options", "Table");
         browser.wait_text(".values th", "servers.web01.cpu.user");
         fits("a table");
+        browser.click("#tab-tags");
+        browser.wait_text(".tag", "host");
+        browser.script(
+            "[...document.querySelectorAll('.tag')].find((e) => e.textContent.includes('host')).click()",
+        );
+        browser.click(".value");
+        browser.wait_text(".building", "1 series");
+        browser.type_into("#search", "web");
+        browser.wait_text("#found li", "servers.web01");
+        fits("the tags and the search");
+        browser.press(&Key::Escape.to_string());
+        browser.click_button(".tools", "Import");
+        browser.script(&format!(
+            "const area = document.querySelector('.import textarea'); area.value = JSON.stringify({IMPORTED}); \
+             area.dispatchEvent(new Event('input', {{bubbles: true}}))"
+        ));
+        browser.wait_text(".import li", "no query of Graphite");
+        fits("an import");
         browser.open("about:blank");
         browser.open(&page(&daemon, "#status"));
         browser.wait_text(".status h2", "Ready");

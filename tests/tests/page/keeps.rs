@@ -118,6 +118,27 @@ fn typed_text_stays() {
     browser.check_log(&[]);
 }
 
+/// Typing goes on when the editor takes the place of the text field.
+#[test]
+fn typing_goes_on_in_the_editor() {
+    let Some(browser) = Browser::start() else { return };
+    let (_setup, daemon) = daemon();
+    // The page loads its editor 50 ms after the first paint. Here it does so when it is told to.
+    browser.run_in_pages(
+        "const own = window.setTimeout; \
+         window.setTimeout = (call, time, ...more) => time === 50 ? (window.loadNow = call, 0) : own(call, time, ...more);",
+    );
+    browser.open(&page(&daemon, ""));
+    browser.type_into(".target textarea", "servers.Requests");
+    browser.press(&Key::Left.to_string().repeat(8));
+    browser.wait("the call", "window.loadNow !== undefined");
+    browser.script("window.loadNow()");
+    wait_editors(&browser, 1);
+    browser.press("db01.");
+    browser.wait("the whole text", &format!("{EDITORS}[0].textContent === 'servers.db01.Requests'"));
+    browser.check_log(&[]);
+}
+
 /// What opened a dialog has the focus again when the dialog closes. A long dialog scrolls.
 #[test]
 fn dialogs_give_the_focus_back() {

@@ -10,9 +10,9 @@ use super::{DRAWN, EVIL, NOW, daemon, page};
 const EDITOR: &str = "document.querySelector('.editor').shadowRoot.querySelector('.cm-content')";
 const MOUNTED: &str = "document.querySelector('.editor')?.shadowRoot?.querySelector('.cm-content') != null";
 
-/// A script that answers requests to /render with the status `window.refusal`, if that is set.
+/// A script that answers requests for graphs and costs with the status `window.refusal`, if that is set.
 const REFUSING: &str = "const own = window.fetch; \
-    window.fetch = (url, init) => window.refusal && String(url).startsWith('render') \
+    window.fetch = (url, init) => window.refusal && /^(render|plumbago.costs)/.test(url) \
     ? Promise.resolve(new Response(`refused with ${window.refusal}`, {status: window.refusal})) : own(url, init);";
 
 /// The page reports that the daemon hangs until it answers, and keeps the text that was typed meanwhile.
@@ -59,6 +59,22 @@ fn refusals_are_said_and_tried_again() {
         }
         browser.wait("the graph again", "document.querySelector('.problem') === null");
     }
+    // Times that only the daemon knows are not guessed.
+    browser.script("window.refusal = 503; location.hash = 'from=midnight&title='");
+    browser.wait_text(".when", "midnight");
+    browser.click_button(".tools", "Freeze");
+    browser.wait_text(".notice", "not made absolute: refused with 503");
+    assert!(browser.url().contains("#from=midnight&"), "{}", browser.url());
+    browser.script("window.refusal = 429");
+    browser.click_button(".tools", "Costs");
+    browser.wait_text(".costs .problem", "refused with 429");
+    browser.script("window.refusal = 0");
+    browser.wait_text(".costs h3", "Biggest directories");
+    // A token that no request can carry is refused, and the daemon is not blamed.
+    browser.script("sessionStorage.setItem('plumbago.token', '\u{201c}secret\u{201d}')");
+    browser.click_button(".tools", "Status");
+    browser.wait_text(".status .problem", "this is not the token");
+    browser.wait("the field for it", "document.querySelector('.status .token input') !== null");
     browser.check_log(&[]);
 }
 
@@ -107,9 +123,15 @@ fn a_newer_page_is_announced() {
 fn a_damaged_link_says_which_part() {
     let Some(browser) = Browser::start() else { return };
     let (_setup, daemon) = daemon();
-    browser.open(&page(&daemon, "#garbage&title=%zz&target=servers.web01.cpu.user"));
-    browser.wait_text(".notice", "garbage");
-    browser.wait_text(".notice", "title=%zz");
+    browser.open(&page(
+        &daemon,
+        "#garbage&title=%zz&target=servers.web01.cpu.user&tz=Mars/Base&yUnitSystem=metric",
+    ));
+    for part in ["garbage", "title=%zz", "tz=Mars/Base", "yUnitSystem=metric"] {
+        browser.wait_text(".notice", part);
+    }
+    let unit = "return document.querySelector('[aria-label^=Unit]').selectedOptions[0].textContent";
+    assert_eq!(browser.script(unit), "as asked");
     browser.wait_text(".legend", "servers.web01.cpu.user");
     browser.wait_text(".when", "last 24 h");
     browser.click_button(".notice", "Close");
@@ -119,6 +141,16 @@ fn a_damaged_link_says_which_part() {
     assert!(!png.as_str().unwrap().contains("from="), "{png}");
     browser.script("location.hash = 'from=-1h&target=servers.web01.cpu.user'");
     browser.wait("the other range", "document.querySelector('.out a').search.includes('from=-1h')");
+    // Words of a range are made visible, like names.
+    browser.script("location.hash = 'from=-1h%E2%80%AE&title='");
+    browser.wait_text(".when", "-1h\\u202e");
+    // More panels than the page shows are not added.
+    let many = ["panel=a&target=constantLine(1)"; 100].join("&");
+    browser.script(&format!("location.hash = {many:?}"));
+    browser.wait("a hundred panels", "document.querySelectorAll('.panel').length === 100");
+    browser.click_button(".more", "+ panel");
+    browser.wait_text(".notice", "panels after the first 100");
+    assert_eq!(browser.script("return document.querySelectorAll('.panel').length"), 100);
     browser.check_log(&[]);
 }
 
