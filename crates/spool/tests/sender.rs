@@ -12,9 +12,7 @@ use plumbago_model::{Clock, ManualClock, SystemClock};
 use plumbago_spool::queue::SpoolStats;
 use plumbago_spool::{Sender, SenderConfig, SpooledStore};
 use plumbago_store::layer::Faults;
-use plumbago_store::{
-    ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, RemotePoints, RowCount, StateRow, WriteBatch,
-};
+use plumbago_store::{ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest, RowCount, StateRow};
 use plumbago_tests::wait::eventually;
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
@@ -301,6 +299,27 @@ async fn what_a_server_lost_is_sent_again() {
     sender.await.unwrap();
 }
 
+/// What is sent again comes to an end, although a table was dropped meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_dropped_table_do_not_go_round_for_ever() {
+    let fixture = Fixture::new();
+    let sender = fixture.start();
+    let mut batch = FlushBatch::default();
+    for n in 0..20 {
+        batch.rows.push(run(id(n), 0, 1000), &[1.0], None);
+        batch.rows.push(run(id(n), 1, 100), &[1.0], Some(&[RowCount::ONE]));
+    }
+    fixture.store.commit(&batch).unwrap();
+    fixture.sent().await;
+    fixture.remote.missing.lock().unwrap().insert(COARSE);
+    fixture.remote.lose_everything();
+    assert!(fixture.store.replay(0).unwrap() > 0);
+    fixture.sent().await;
+    assert_eq!(fixture.remote.cells().len(), 20, "the rows of the other table");
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// Acknowledged rows are kept until they are released, for as long as that takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_released_does_not_expire() {
@@ -344,41 +363,6 @@ async fn a_deletion_wins_over_what_is_on_its_way() {
     fixture.sent().await;
     assert_eq!(values(&fixture.store, id(0), 1001, 1002).await, [9.0]);
     assert_eq!(fixture.remote.cells().len(), 3);
-    fixture.stop.cancel();
-    sender.await.unwrap();
-}
-
-/// The remote store fails, and the deletion is repeated, while a row is on its way.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_deletion_still_wins_over_what_is_on_its_way() {
-    let fixture = Fixture::new();
-    fixture.flush(1, 1000, 1.0);
-    let on_its_way_us = fixture.store.spool().timestamp().unwrap();
-    fixture.remote.faults.set_down(true);
-    fixture.store.delete(&[(id(0), vec![RAW])]).await.unwrap_err();
-    fixture.remote.faults.set_down(false);
-    fixture.store.delete(&[(id(0), vec![RAW])]).await.unwrap();
-    let mut row = WriteBatch::default();
-    row.push(run(id(0), 0, 1000), &[1.0], None);
-    fixture.remote.write_at(&row, on_its_way_us).await.unwrap();
-    assert!(fixture.remote.cells().is_empty());
-}
-
-/// Another daemon deletes a metric while rows of it wait here. It leaves nothing that would delete them when they
-/// arrive.
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_from_before_a_deletion_by_another_daemon_are_not_sent() {
-    let fixture = Fixture::new();
-    fixture.flush(2, 1000, 1.0);
-    let deleted_us = fixture.store.spool().timestamp().unwrap();
-    fixture.flush(2, 1001, 5.0);
-    fixture.store.forget_before(&[(id(0), deleted_us)]).unwrap();
-    let sender = fixture.start();
-    fixture.sent().await;
-    let slots: Vec<(u32, u32)> =
-        fixture.remote.cells().keys().map(|key| (u32::from(key.0 == id(1)), key.3)).collect();
-    assert_eq!(slots.len(), 3);
-    assert!(!slots.contains(&(0, 1000)), "only the row that is older than the deletion is gone");
     fixture.stop.cancel();
     sender.await.unwrap();
 }
