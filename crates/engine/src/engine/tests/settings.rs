@@ -154,7 +154,7 @@ async fn a_metric_that_is_known_late_takes_the_stored_settings() {
     }
     let raw: Vec<f64> = slots.iter().map(|(_, value)| *value).collect();
     let folded = slots.chunk_by(|a, b| a.0 / 4 == b.0 / 4);
-    let folded = folded.map(|slots| slots.iter().map(|(_, value)| *value).sum());
+    let folded = folded.map(|slots| slots.iter().map(|(_, value)| *value).sum::<f64>());
     let windows: Vec<f64> = [value(START - 1500)].into_iter().chain(folded).collect();
     let name = ["m".to_owned()];
     for starts in 0..2 {
