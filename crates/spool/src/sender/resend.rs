@@ -23,6 +23,9 @@ const PAUSE_FACTOR: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A step that fails this often is left for later.
 const TRIES_MAX: u32 = 3;
+/// Rows that the store refuses for good are left after this many times `defer_after`. Until then a table or a right that
+/// is missing may come back.
+const REFUSED_FOR: u32 = 10;
 /// How often the task checks for rows to send again, besides being notified.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -81,10 +84,13 @@ fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<TimedCall
 impl Sender {
     /// Sends the rows that are queued to be sent again, one call at a time; never returns.
     pub(super) async fn send_again(&self) {
-        let mut pause = self.config.retry_first;
+        let (mut pause, mut refused_since) = (self.config.retry_first, None);
         loop {
-            match self.next_step().await {
+            match self.next_step(&mut refused_since).await {
                 Ok(None) => {
+                    if self.store.spool.stats().resend_bytes == 0 {
+                        refused_since = None;
+                    }
                     let _ = tokio::time::timeout(LOOK_EVERY, self.store.returned.notified()).await;
                 }
                 Ok(Some(true)) => pause = self.config.retry_first,
@@ -99,8 +105,9 @@ impl Sender {
         }
     }
 
-    /// Sends the next slices. Returns whether all of them were acknowledged; `None` if there are none.
-    async fn next_step(&self) -> Result<Option<bool>, StoreError> {
+    /// Sends the next slices. Returns whether all of them are done with; `None` if there are none. `refused_since` is
+    /// when rows were first refused for good in these laps.
+    async fn next_step(&self, refused_since: &mut Option<Instant>) -> Result<Option<bool>, StoreError> {
         let spool = self.store.spool.clone();
         let next = blocking("read the spool", move || {
             spool.next_resend(STEP_BYTES).map_err(|error| failed("read the spool", error))
@@ -114,6 +121,12 @@ impl Sender {
             calls = self.try_again(calls, &chunk, &mut refused).await;
             if calls.is_empty() {
                 break;
+            }
+        }
+        if !refused.is_empty() {
+            let since = refused_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.config.defer_after.saturating_mul(REFUSED_FOR) {
+                calls.append(&mut refused);
             }
         }
         for call in refused {
