@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use plumbago_model::MetricId;
 use plumbago_store::{FetchError, MetricMeta, StoreError};
 use uuid::Uuid;
 
@@ -58,6 +59,14 @@ pub trait Outbox: Send + Sync + Debug {
     ///
     /// If the local disk fails. The caller should retry only after a transient error.
     fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError>;
+
+    /// Removes the rows of metrics that another daemon has deleted, if they were committed before the deletion. Each
+    /// metric comes with the time of its deletion, in microseconds since the epoch. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the local disk fails. The call may be repeated.
+    fn forget_before(&self, deleted: &[(MetricId, i64)]) -> Result<(), StoreError>;
 
     /// Lets retained rows expire as if the time were `until_ms` (milliseconds of the steady clock). Younger
     /// rows are kept until a later call.

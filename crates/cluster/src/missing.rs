@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use plumbago_model::MetricId;
 use plumbago_store::MetricMeta;
 
 use crate::pace::{AT_ONCE, Work};
@@ -23,6 +24,7 @@ impl Member {
     ) -> Result<usize, ClusterError> {
         let mut missing = 0;
         for deletions in deletions.chunks(AT_ONCE) {
+            self.forget_rows(deletions).await?;
             let names: Vec<&str> = deletions.iter().map(|(name, _)| *name).collect();
             // Keep a metric that was created again after its deletion.
             let exist = self.do_exist(&names).await?;
@@ -31,6 +33,23 @@ impl Member {
             self.unload_or_watch(local, &deleted).await?;
         }
         Ok(missing)
+    }
+
+    /// Removes the rows of deleted metrics that are older than the deletion from the local disk. A deletion finds only
+    /// what is stored, so they would stay if they arrived after it.
+    async fn forget_rows(&self, deletions: &[Deletion<'_>]) -> Result<(), ClusterError> {
+        let known = deletions.iter().filter_map(|(name, at)| Some((*name, (*at)?)));
+        let rows: Vec<(MetricId, i64)> =
+            known.map(|(name, at)| (MetricId::of(name), at.saturating_mul(1_000_000))).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let this = self.clone();
+        // On a blocking thread because it reads and writes files. A panic is reported by the panic hook.
+        match tokio::task::spawn_blocking(move || this.outbox().forget_before(&rows)).await {
+            Ok(done) => Ok(done?),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Handles metrics that are known to be missing in the shared store.

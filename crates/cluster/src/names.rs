@@ -202,22 +202,17 @@ impl Names {
     }
 }
 
-/// Says that metrics exist with other settings than those with which the engine has just made their heads. A head
-/// cannot change its stages while it has points.
-fn warn_of_other_settings(metrics: &[MetricMeta], known: &[Option<MetricMeta>]) {
+/// Says that metrics got points before this daemon knew that they exist.
+fn say_known(metrics: usize) {
     static SAID: Throttle = Throttle::new(RETRY_LINE_MS);
-    let differs = |&(meta, known): &(&MetricMeta, &Option<MetricMeta>)| {
-        known.as_ref().is_some_and(|known| !known.config.reads_what_was_stored_with(&meta.config))
-    };
-    let differing = metrics.iter().zip(known).filter(differs).count();
-    if differing > 0
+    if metrics > 0
         && let Some(suppressed) = SAID.pass_now()
     {
-        tracing::warn!(
-            metrics = differing,
+        tracing::info!(
+            metrics,
             suppressed,
-            "metrics got points before this daemon knew their names, and the server has them with another retention \
-             or aggregation method than the storage rules give; restart the daemon to apply it"
+            "metrics got points before this daemon knew their names; they take the settings that the server has, which are \
+             not those of the storage rules"
         );
     }
 }
@@ -235,8 +230,15 @@ impl Store for Names {
 #[async_trait]
 impl MetadataStore for Names {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
+        self.create_new(metrics).await.map(drop)
+    }
+
+    /// If another program has created a metric already, its settings are kept.
+    async fn create_new(
+        &self,
+        metrics: &[MetricMeta],
+    ) -> Result<Vec<(usize, Arc<MetricConfig>)>, StoreError> {
         let names: Vec<&str> = metrics.iter().map(|meta| meta.name.as_str()).collect();
-        // If another program has created a metric already, its configuration is kept.
         let known = self.0.store.get(&names).await?;
         let new: Vec<MetricMeta> =
             metrics.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(m, _)| m.clone()).collect();
@@ -248,14 +250,19 @@ impl MetadataStore for Names {
         };
         let pairs = names.iter().zip(metrics).zip(&known);
         let unannounced: Vec<&str> = pairs.filter(is_unannounced).map(|((name, _), _)| *name).collect();
-        warn_of_other_settings(metrics, &known);
+        let mut others = Vec::new();
+        for (place, (meta, known)) in metrics.iter().zip(&known).enumerate() {
+            let read = known.as_ref().map(|known| self.effective(Arc::clone(&known.config)));
+            others.extend(read.filter(|read| *read != meta.config).map(|read| (place, read)));
+        }
+        say_known(others.len());
         let all: Vec<MetricMeta> =
             metrics.iter().zip(known).map(|(meta, known)| known.unwrap_or_else(|| meta.clone())).collect();
         self.0.copy.create(&all).await?;
         if !unannounced.is_empty() {
             self.0.store.announce(&unannounced).await;
         }
-        Ok(())
+        Ok(others)
     }
 
     /// Changes the store and the copy. Both keep the stored xFilesFactor, even if it counts as 0.

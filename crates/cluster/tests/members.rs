@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{Daemon, NOW, metric, server, wait_until};
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, NotAcknowledged, TaggedSeries};
 use plumbago_index::Index;
-use plumbago_model::ManualClock;
+use plumbago_model::{ManualClock, MetricId};
 use plumbago_store::{MetadataStore, NodeStart, SharedStore, WriterIdentity};
 use plumbago_telemetry::{Conditions, Registry};
 use tokio_util::sync::CancellationToken;
@@ -219,6 +219,11 @@ async fn creations_and_deletions_by_others_are_followed() {
     a.names.delete(&["new.one", "new.two"]).await.unwrap();
     wait_until("the deletion", async || !b.loaded.has("new.one")).await;
     assert!(b.copy.get(&["new.one"]).await.unwrap()[0].is_none());
+    let mut forgotten = b.outbox.forgotten.lock().unwrap().clone();
+    forgotten.sort_unstable();
+    let mut deleted = ["new.one", "new.two"].map(|name| (MetricId::of(name), NOW * 1_000_000));
+    deleted.sort_unstable();
+    assert_eq!(forgotten, deleted, "rows on the local disk that are older than the deletion");
     wait_until("the metric with points to be created again", async || {
         server.names.get(&["new.two"]).await.unwrap()[0].is_some()
     })

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::server::Requests;
 use common::{Daemon, NOW, Server, metric, server, wait_until};
-use plumbago_model::{Clock as _, ManualClock};
+use plumbago_model::{Clock as _, ManualClock, MetricConfig};
 use plumbago_store::{MetadataStore, MetricMeta};
 
 const HOUR: u64 = 3600;
@@ -305,4 +305,20 @@ async fn a_second_deletion_counts_too() {
     sleep(HOUR).await;
     assert!(server.names.get(&["busy.0"]).await.unwrap()[0].is_none());
     assert!(!daemon.loaded.has("busy.0"));
+}
+
+/// Points of a metric may come before this daemon has read its name. The engine is told which settings it has.
+#[tokio::test]
+async fn the_settings_of_a_metric_that_is_known_late_are_those_of_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = server();
+    let by_rules = metric("late");
+    let config =
+        MetricConfig { retention: "7s:1d".parse().unwrap(), ..MetricConfig::clone(&by_rules.config) };
+    let stored = MetricMeta { config: Arc::new(config), ..by_rules.clone() };
+    server.names.create(std::slice::from_ref(&stored)).await.unwrap();
+    let daemon = Daemon::new(&server, 1, dir.path());
+    let others = daemon.names.create_new(&[metric("new"), by_rules]).await.unwrap();
+    assert_eq!(others, [(1, Arc::clone(&stored.config))]);
+    assert!(daemon.names.create_new(&[metric("new"), stored]).await.unwrap().is_empty());
 }

@@ -11,6 +11,7 @@ use crate::ledger::Ledger;
 use crate::router::NameHash;
 use crate::shard::Shard;
 use crate::shard::copy::{BeginMove, Moved};
+use crate::shard::creation::Created;
 use crate::shard::crowded::CrowdedMetrics;
 use crate::shard::import::{Begin, Begun, End};
 use crate::shard::jobs::Done;
@@ -24,7 +25,7 @@ use plumbago_store::FetchError;
 #[derive(Debug)]
 pub(crate) enum ShardCommand {
     /// The metrics with these heads are now in the metadata store and the index.
-    Created(Vec<u32>),
+    Created(Vec<Created>),
     /// A flusher has committed a job.
     Done(Done),
     /// Read heads. The read waits for late points for a limited time, which starts at the given moment.

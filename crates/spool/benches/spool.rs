@@ -42,11 +42,16 @@ impl RemotePoints for Counting {
         Ok(request.ranges.iter().map(unknown).collect())
     }
 
-    async fn delete_at(&self, _: &[(MetricId, Vec<Stage>)], _: i64) -> Result<(), StoreError> {
+    async fn delete_at(
+        &self,
+        _: &[(MetricId, Vec<Stage>)],
+        _: &[SlotRange],
+        _: i64,
+    ) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn delete_ranges_at(&self, _: &[SlotRange], _: i64) -> Result<(), StoreError> {
+    async fn delete_ranges_at(&self, _: &[SlotRange], _: &[SlotRange], _: i64) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -8,6 +8,8 @@ pub(crate) struct Stats {
     pub(crate) sent_calls: Counter,
     /// Number of rows sent again for a server that may have lost them.
     pub(crate) resent_rows: Counter,
+    /// Number of rows that were not sent again because the store refuses them.
+    pub(crate) left_rows: Counter,
     pub(crate) retries: Counter,
     pub(crate) deferred_calls: Counter,
     pub(crate) damaged: Counter,
@@ -28,6 +30,10 @@ impl Stats {
             resent_rows: counter(
                 "plumbago_sender_resent_rows_total",
                 "rows sent again, because a server may have lost them",
+            ),
+            left_rows: counter(
+                "plumbago_sender_left_rows_total",
+                "rows that a server may have lost and that are not sent again, because the store refuses them",
             ),
             sent_calls: counter("plumbago_sender_calls_total", "calls that succeeded"),
             retries: counter("plumbago_sender_retries_total", "calls that failed and are retried"),

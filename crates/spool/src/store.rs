@@ -1,8 +1,8 @@
 //! The store that the engine commits to and reads from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::SpoolError;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
-    RemotePoints, RowCount, SlotRange, Store, StoreError, WriteBatch, WriteLimits, joined,
+    RemotePoints, RowCount, Run, SlotRange, Store, StoreError, WriteBatch, WriteLimits, joined,
 };
 use plumbago_telemetry::Registry;
 use tokio::sync::Notify;
@@ -34,6 +34,12 @@ const DOUBT_AFTER_US: i64 = 60_000_000;
 /// none (`cluster.timeout`, by default a second).
 const PEERS_WAIT: Duration = Duration::from_millis(300);
 
+/// Largest number of metrics for which removed slots are kept for a deletion that has failed. It is repeated soon.
+const UNBURIED_MAX: usize = 65_536;
+
+/// Metrics that one edit of the spool changes. Commits wait meanwhile.
+const FORGOTTEN_AT_ONCE: usize = 256;
+
 /// A remote store behind a spool. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SpooledStore {
@@ -46,6 +52,8 @@ pub struct SpooledStore {
     pub(crate) urgent: Arc<Notify>,
     /// Wakes a sender that has nothing to send again.
     pub(crate) returned: Arc<Notify>,
+    /// The slots that deletions have removed from the spool and that the remote store has not deleted yet.
+    unburied: Arc<Mutex<HashMap<Id, Vec<SlotRange>>>>,
 }
 
 impl SpooledStore {
@@ -65,6 +73,7 @@ impl SpooledStore {
             health: Arc::default(),
             urgent: Arc::default(),
             returned: Arc::default(),
+            unburied: Arc::default(),
         }
     }
 
@@ -95,20 +104,58 @@ impl SpooledStore {
         Ok(bytes)
     }
 
-    /// Removes pending rows with `forget`, and then takes the timestamp of the deletion. It overrides rows in
-    /// flight, because it is later than the timestamp of every row so far.
+    /// Removes the rows of metrics that another daemon has deleted, if they were committed before the deletion. Each
+    /// metric comes with its time, in microseconds since the epoch. Otherwise these rows would arrive afterwards where
+    /// the deletion has found nothing to delete. Blocks.
+    ///
+    /// # Errors
+    /// If the spool cannot be changed. The call may be repeated.
+    pub fn forget_before(&self, deleted: &[(MetricId, i64)]) -> Result<(), StoreError> {
+        for deleted in deleted.chunks(FORGOTTEN_AT_ONCE) {
+            let ids: Vec<Id> = deleted.iter().map(|(id, _)| id.0).collect();
+            let edited = self.spool.edit(&ids, &mut |place, timestamp_us, _| {
+                if timestamp_us < deleted[place].1 { Edit::Remove } else { Edit::Keep }
+            });
+            edited.map_err(|error| failed("delete points", error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes rows of these metrics with `forget`, which returns their slots, and then takes the timestamp of the
+    /// deletion. It overrides rows in flight, because it is later than the timestamp of every row so far. Returns it
+    /// with the slots of which rows may be in flight.
     async fn forget(
         &self,
         operation: &'static str,
-        forget: impl FnOnce(&Spool) -> Result<(), SpoolError> + Send + 'static,
-    ) -> Result<i64, StoreError> {
-        let spool = self.spool.clone();
-        blocking(operation, move || {
+        ids: &BTreeSet<Id>,
+        forget: impl FnOnce(&Spool) -> Result<Vec<SlotRange>, SpoolError> + Send + 'static,
+    ) -> Result<(i64, Vec<SlotRange>), StoreError> {
+        let this = self.clone();
+        let timestamp_us = blocking(operation, move || {
             let failed = |error| failed(operation, error);
-            forget(&spool).map_err(failed)?;
-            spool.timestamp().map_err(failed)
+            let removed = forget(&this.spool).map_err(failed)?;
+            let mut unburied = this.unburied();
+            for range in removed {
+                if unburied.len() < UNBURIED_MAX || unburied.contains_key(&range.id.0) {
+                    unburied.entry(range.id.0).or_default().push(range);
+                }
+            }
+            drop(unburied);
+            this.spool.timestamp().map_err(failed)
         })
-        .await
+        .await?;
+        let unburied = self.unburied();
+        Ok((timestamp_us, ids.iter().filter_map(|id| unburied.get(id)).flatten().copied().collect()))
+    }
+
+    fn unburied(&self) -> MutexGuard<'_, HashMap<Id, Vec<SlotRange>>> {
+        self.unburied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called after the remote store has deleted what was removed from the spool.
+    fn bury(&self, ids: &BTreeSet<Id>) {
+        let mut unburied = self.unburied();
+        ids.iter().for_each(|id| drop(unburied.remove(id)));
     }
 
     /// The state of the sender.
@@ -304,8 +351,12 @@ impl PointStore for SpooledStore {
             return Ok(());
         }
         let doomed = metrics.to_vec();
-        let timestamp_us = self.forget("delete points", move |spool| forget(spool, &doomed)).await?;
-        self.remote.delete_at(metrics, timestamp_us).await
+        let ids = metrics.iter().map(|(id, _)| id.0).collect();
+        let forget = move |spool: &Spool| forget(spool, &doomed);
+        let (timestamp_us, pending) = self.forget("delete points", &ids, forget).await?;
+        self.remote.delete_at(metrics, &pending, timestamp_us).await?;
+        self.bury(&ids);
+        Ok(())
     }
 
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
@@ -313,9 +364,12 @@ impl PointStore for SpooledStore {
             return Ok(());
         }
         let doomed = ranges.to_vec();
+        let ids = ranges.iter().map(|range| range.id.0).collect();
         let forget = move |spool: &Spool| forget_ranges(spool, &doomed);
-        let timestamp_us = self.forget("delete ranges of points", forget).await?;
-        self.remote.delete_ranges_at(ranges, timestamp_us).await
+        let (timestamp_us, pending) = self.forget("delete ranges of points", &ids, forget).await?;
+        self.remote.delete_ranges_at(ranges, &pending, timestamp_us).await?;
+        self.bury(&ids);
+        Ok(())
     }
 
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {
@@ -327,21 +381,25 @@ impl PointStore for SpooledStore {
     }
 }
 
-/// Removes stages of metrics from the spool.
-fn forget(spool: &Spool, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), SpoolError> {
+/// Removes stages of metrics from the spool. Returns the removed slots.
+fn forget(spool: &Spool, metrics: &[(MetricId, Vec<Stage>)]) -> Result<Vec<SlotRange>, SpoolError> {
     let mut stages: HashMap<Id, Vec<Stage>> = HashMap::new();
     for (id, doomed) in metrics {
         stages.entry(id.0).or_default().extend(doomed);
     }
-    edit_slices(spool, &stages, |batch, doomed| {
-        let runs = batch.runs.len();
-        batch.runs.retain(|run| !doomed.contains(&run.stage));
-        batch.runs.len() != runs
+    edit_slices(spool, &stages, |batch, doomed, removed| {
+        batch.runs.retain(|run| {
+            let is_doomed = doomed.contains(&run.stage);
+            if is_doomed {
+                note(removed, run, run.first_slot..run.first_slot + run.len);
+            }
+            !is_doomed
+        });
     })
 }
 
-/// Removes slots of metrics from the spool.
-fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> {
+/// Removes slots of metrics from the spool. Returns the removed slots.
+fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<Vec<SlotRange>, SpoolError> {
     let mut doomed: HashMap<Id, Vec<SlotRange>> = HashMap::new();
     for range in ranges {
         doomed.entry(range.id.0).or_default().push(*range);
@@ -350,27 +408,33 @@ fn forget_ranges(spool: &Spool, ranges: &[SlotRange]) -> Result<(), SpoolError> 
 }
 
 /// Changes the rows of metrics in the spool. `change` gets the rows of a metric and the deletion for it, and
-/// returns whether it has changed the rows. Damaged rows are not changed.
+/// notes the slots that it removes. Damaged rows are not changed.
 fn edit_slices<D>(
     spool: &Spool,
     doomed: &HashMap<Id, Vec<D>>,
-    change: impl Fn(&mut WriteBatch, &[D]) -> bool,
-) -> Result<(), SpoolError> {
+    change: impl Fn(&mut WriteBatch, &[D], &mut Vec<SlotRange>),
+) -> Result<Vec<SlotRange>, SpoolError> {
     let ids: Vec<Id> = doomed.keys().copied().collect();
     let mut batch = WriteBatch::default();
-    spool.edit(&ids, &mut |place, bytes| {
+    let mut all = Vec::new();
+    spool.edit(&ids, &mut |place, _, bytes| {
         batch.clear();
-        let is_read = slice::read(MetricId(ids[place]), bytes, &mut batch).is_ok();
-        if !is_read || !change(&mut batch, &doomed[&ids[place]]) {
+        if slice::read(MetricId(ids[place]), bytes, &mut batch).is_err() {
             return Edit::Keep;
         }
+        let mut removed = Vec::new();
+        change(&mut batch, &doomed[&ids[place]], &mut removed);
+        if removed.is_empty() {
+            return Edit::Keep;
+        }
+        removed.into_iter().for_each(|range| add(&mut all, range));
         encode(&batch).pop().map_or(Edit::Remove, |(_, rows, bytes)| Edit::Replace(rows, bytes))
-    })
+    })?;
+    Ok(all)
 }
 
-/// Makes the slots in these ranges unknown. Returns whether one of them was known.
-fn clear(batch: &mut WriteBatch, ranges: &[SlotRange]) -> bool {
-    let mut is_changed = false;
+/// Makes the slots in these ranges unknown, and notes those that were known.
+fn clear(batch: &mut WriteBatch, ranges: &[SlotRange], removed: &mut Vec<SlotRange>) {
     for run in &batch.runs {
         for range in ranges {
             let is_same = range.stage == run.stage && (range.stage_index > 0) == (run.stage_index > 0);
@@ -380,13 +444,34 @@ fn clear(batch: &mut WriteBatch, ranges: &[SlotRange]) -> bool {
                 continue;
             }
             let at = (run.at + from - run.first_slot) as usize;
-            for place in at..at + (until - from) as usize {
-                is_changed |= !batch.values[place].is_nan();
+            let places = at..at + (until - from) as usize;
+            if batch.values[places.clone()].iter().any(|value| !value.is_nan()) {
+                note(removed, run, from..until);
+            }
+            for place in places {
                 (batch.values[place], batch.counts[place]) = (f64::NAN, RowCount::ZERO);
             }
         }
     }
-    is_changed
+}
+
+/// Notes slots of a run that are removed.
+fn note(removed: &mut Vec<SlotRange>, run: &Run, slots: Range<u32>) {
+    let Run { id, stage, stage_index, aggregation, .. } = *run;
+    removed.push(SlotRange { id, stage, stage_index, aggregation, from: slots.start, until: slots.end });
+}
+
+/// Adds a range to a list. The slices of a metric follow each other, so their slots mostly continue the last ones.
+fn add(all: &mut Vec<SlotRange>, range: SlotRange) {
+    let mut last = all.iter_mut().rev().take(8);
+    let continues = |known: &&mut SlotRange| {
+        let (a, b) = ((known.id, known.stage, known.stage_index), (range.id, range.stage, range.stage_index));
+        a == b && range.from <= known.until && known.from <= range.until
+    };
+    match last.find(continues) {
+        Some(known) => (known.from, known.until) = (known.from.min(range.from), known.until.max(range.until)),
+        None => all.push(range),
+    }
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(

@@ -46,11 +46,16 @@ impl RemotePoints for Speaking {
         unreachable!("nobody reads here")
     }
 
-    async fn delete_at(&self, _: &[(MetricId, Vec<Stage>)], _: i64) -> Result<(), StoreError> {
+    async fn delete_at(
+        &self,
+        _: &[(MetricId, Vec<Stage>)],
+        _: &[SlotRange],
+        _: i64,
+    ) -> Result<(), StoreError> {
         unreachable!("nobody deletes here")
     }
 
-    async fn delete_ranges_at(&self, _: &[SlotRange], _: i64) -> Result<(), StoreError> {
+    async fn delete_ranges_at(&self, _: &[SlotRange], _: &[SlotRange], _: i64) -> Result<(), StoreError> {
         unreachable!("nobody deletes here")
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
+use common::{RAW, TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
 use plumbago_model::{Clock, ManualClock};
 use plumbago_spool::{Sender, SenderConfig, SpooledStore};
 use plumbago_store::layer::Faults;
@@ -146,4 +146,44 @@ async fn only_parts_with_pending_rows_are_named() {
     let of_all = |metric| range(id(metric), 0, 0, u32::MAX);
     let parts = store.occupied_pending(&[of_all(1), of_all(2)]).await.unwrap();
     assert_eq!(parts, [vec![std::ops::Range { start: SLOT, end: SLOT + 1 }], Vec::new()]);
+}
+
+/// The remote store fails, and the deletion is repeated, while a row is on its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_deletion_still_wins_over_what_is_on_its_way() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock, remote.clone());
+    store.write(&of(1, 1.0)).await.unwrap();
+    let on_its_way_us = store.spool().timestamp().unwrap();
+    remote.faults.set_down(true);
+    store.delete(&[(id(1), vec![RAW])]).await.unwrap_err();
+    remote.faults.set_down(false);
+    store.delete(&[(id(1), vec![RAW])]).await.unwrap();
+    remote.write_at(&of(1, 1.0), on_its_way_us).await.unwrap();
+    assert!(remote.cells().is_empty());
+}
+
+/// Another daemon deletes a metric while rows of it wait here. It leaves nothing that would delete them when they
+/// arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_from_before_a_deletion_by_another_daemon_are_not_sent() {
+    let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
+    let remote = TimedRemote::new(Faults::new());
+    let store = open_store(dir.path(), spool_config(), clock, remote.clone());
+    for metric in [1, 2] {
+        store.write(&of(metric, 1.0)).await.unwrap();
+    }
+    let deleted_us = store.spool().timestamp().unwrap();
+    store.write(&of(2, 3.0)).await.unwrap();
+    store.forget_before(&[(id(1), deleted_us), (id(2), deleted_us)]).unwrap();
+    let stop = CancellationToken::new();
+    let sender = tokio::spawn(Sender::new(store.clone(), sender_config()).run(stop.clone()));
+    store.write(&of(9, 9.0)).await.unwrap();
+    until_sent(&store).await;
+    assert_eq!(remote.cells().len(), 2, "those of metrics 2 and 9");
+    assert_eq!(seen(&store, 2).await, 3.0, "it is younger than the deletion");
+    assert!(seen(&store, 1).await.is_nan());
+    stop.cancel();
+    sender.await.unwrap();
 }

@@ -412,7 +412,7 @@ fn a_deletion_changes_what_is_kept() {
     drain(&spool, 1 << 20);
     put(&spool, 0..4, "b");
     put(&spool, 0..4, "c");
-    let mut change = |place: usize, bytes: &[u8]| match (place, bytes.last()) {
+    let mut change = |place: usize, _: i64, bytes: &[u8]| match (place, bytes.last()) {
         (0, _) => Edit::Remove,
         (_, Some(b'b')) => Edit::Replace(5, b"changed".to_vec()),
         _ => Edit::Keep,
@@ -424,7 +424,7 @@ fn a_deletion_changes_what_is_kept() {
     assert_eq!(drain(&spool, 1 << 20).len(), 6);
     // A slice that the edit removes no longer counts as pending.
     put(&spool, 9..10, "alone");
-    spool.edit(&[id(9)], &mut |_, _| Edit::Remove).unwrap();
+    spool.edit(&[id(9)], &mut |_, _, _| Edit::Remove).unwrap();
     assert!(drain(&spool, 1 << 20).is_empty());
     assert_eq!(spool.stats().pending_rows, 0);
 }

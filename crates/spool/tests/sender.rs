@@ -299,6 +299,27 @@ async fn what_a_server_lost_is_sent_again() {
     sender.await.unwrap();
 }
 
+/// What is sent again comes to an end, although a table was dropped meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_dropped_table_do_not_go_round_for_ever() {
+    let fixture = Fixture::new();
+    let sender = fixture.start();
+    let mut batch = FlushBatch::default();
+    for n in 0..20 {
+        batch.rows.push(run(id(n), 0, 1000), &[1.0], None);
+        batch.rows.push(run(id(n), 1, 100), &[1.0], Some(&[RowCount::ONE]));
+    }
+    fixture.store.commit(&batch).unwrap();
+    fixture.sent().await;
+    fixture.remote.missing.lock().unwrap().insert(COARSE);
+    fixture.remote.lose_everything();
+    assert!(fixture.store.replay(0).unwrap() > 0);
+    fixture.sent().await;
+    assert_eq!(fixture.remote.cells().len(), 20, "the rows of the other table");
+    fixture.stop.cancel();
+    sender.await.unwrap();
+}
+
 /// Acknowledged rows are kept until they are released, for as long as that takes.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_released_does_not_expire() {

@@ -1,5 +1,5 @@
-//! Deletes points: one tombstone for each partition that has a row, none for the others. A partition that is deleted
-//! only in part gets a range tombstone.
+//! Deletes points: one tombstone for each partition that has a row or for which one is on its way, none for the others.
+//! A partition that is deleted only in part gets a range tombstone.
 //!
 //! Both the search for rows and the deletion need the answer of all replicas. A replica that missed a
 //! deletion for longer than `gc_grace_seconds` would bring the points back under the same id. As long as one
@@ -29,6 +29,8 @@ struct Part {
     partition: Partition,
     from: i16,
     until: i16,
+    /// Whether a row may be on its way. It is older than the deletion, but without a tombstone it would stay.
+    is_pending: bool,
 }
 
 impl CassandraStore {
@@ -37,18 +39,25 @@ impl CassandraStore {
         &self,
         id: MetricId,
         stage: Stage,
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         for coarse in [false, true] {
-            self.delete_slots(id, Table { stage, coarse }, 0..u32::MAX, timestamp_us).await?;
+            let table = Table { stage, coarse };
+            self.delete_slots(id, table, 0..u32::MAX, pending, timestamp_us).await?;
         }
         Ok(())
     }
 
     /// Deletes a range of slots.
-    pub(crate) async fn delete_range(&self, range: &SlotRange, timestamp_us: i64) -> Result<(), StoreError> {
+    pub(crate) async fn delete_range(
+        &self,
+        range: &SlotRange,
+        pending: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
         let table = Table::new(range.stage, range.stage_index);
-        self.delete_slots(range.id, table, range.from..range.until, timestamp_us).await
+        self.delete_slots(range.id, table, range.from..range.until, pending, timestamp_us).await
     }
 
     /// The partitions of a stage that may have a row now, as slots.
@@ -65,12 +74,20 @@ impl CassandraStore {
         id: MetricId,
         table: Table,
         slots: Range<u32>,
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         let reach = self.reach(table.stage);
-        let parts: Vec<Part> = layout::partitions(slots.start.max(reach.start), slots.end.min(reach.end))
-            .map(|(partition, from, until)| Part { partition, from, until })
-            .collect();
+        let is_same =
+            |range: &&SlotRange| range.id == id && Table::new(range.stage, range.stage_index) == table;
+        let pending: Vec<&SlotRange> = pending.iter().filter(is_same).collect();
+        let part = |(partition, from, until): (Partition, i16, i16)| {
+            let slot = |offset: i16| partition.first_slot().saturating_add(u32::from(offset.unsigned_abs()));
+            let is_in = |range: &&SlotRange| range.from < slot(until) && range.until > slot(from);
+            Part { partition, from, until, is_pending: pending.iter().any(is_in) }
+        };
+        let parts: Vec<Part> =
+            layout::partitions(slots.start.max(reach.start), slots.end.min(reach.end)).map(part).collect();
         let session = self.tables.session().await?;
         let statements = match self.tables.get(table).await {
             Ok(statements) => statements,
@@ -94,11 +111,11 @@ impl CassandraStore {
         let key = (Uuid::from_bytes(id.0), part.partition.start_ms(table.stage));
         if part.from == 0 && part.until == PARTITION_SLOTS as i16 {
             let statements = (&statements.any, &statements.delete);
-            return self.delete_if_any(session, statements, table, key, timestamp_us).await;
+            return self.delete_if_any(session, statements, table, key, part.is_pending, timestamp_us).await;
         }
         let statements = (&statements.any_in, &statements.delete_in);
         let values = (key.0, key.1, part.from, part.until);
-        self.delete_if_any(session, statements, table, values, timestamp_us).await
+        self.delete_if_any(session, statements, table, values, part.is_pending, timestamp_us).await
     }
 
     async fn delete_if_any(
@@ -107,17 +124,20 @@ impl CassandraStore {
         (any, delete): (&PreparedStatement, &PreparedStatement),
         table: Table,
         values: impl SerializeRow + Copy,
+        is_pending: bool,
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         let failed = |error| {
             self.stats.failed_requests.add(1);
             error::request(format!("delete from {}", table.name()), error)
         };
-        self.stats.read_requests.add(1);
-        let found = session.execute_unpaged(any, values).map_err(failed).await?;
-        let rows = found.into_rows_result().map_err(|error| error::answer("look for points", error))?;
-        if rows.rows_num() == 0 {
-            return Ok(());
+        if !is_pending {
+            self.stats.read_requests.add(1);
+            let found = session.execute_unpaged(any, values).map_err(failed).await?;
+            let rows = found.into_rows_result().map_err(|error| error::answer("look for points", error))?;
+            if rows.rows_num() == 0 {
+                return Ok(());
+            }
         }
         let mut delete = delete.clone();
         delete.set_timestamp(Some(timestamp_us));

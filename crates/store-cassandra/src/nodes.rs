@@ -31,7 +31,7 @@ const NAMED_MAX: usize = 10;
 struct Seen {
     /// The number of the node's current start, which grows with each start, and the time when the request
     /// that read it was sent.
-    start: Option<(i32, Instant)>,
+    start: Option<(i64, Instant)>,
     /// Whether the connection was lost after that request.
     was_lost: bool,
     /// When the last request was sent.
@@ -50,15 +50,25 @@ enum Finding {
 }
 
 /// The last known starts of the nodes of a cluster.
-#[derive(Debug, Default)]
-pub(crate) struct Starts(Mutex<HashMap<Uuid, Seen>>);
+#[derive(Debug)]
+pub(crate) struct Starts {
+    seen: Mutex<HashMap<Uuid, Seen>>,
+    /// The first number of a node that does not number its starts. No earlier process has used it, so a start of the
+    /// daemon counts as a restart of these nodes: they may have been restarted while it was not running.
+    unnumbered: i64,
+}
 
 impl Starts {
+    /// No node is known yet. `now_ms` is in milliseconds since the epoch.
+    pub(crate) fn new(now_ms: i64) -> Self {
+        Self { seen: Mutex::default(), unnumbered: now_ms }
+    }
+
     /// Returns the start of each known node. The ages are those at the time of this call.
     pub(crate) fn list(&self) -> Vec<NodeStart> {
         let list = |(node, seen): (&Uuid, &Seen)| NodeStart {
             node: *node,
-            start: seen.start.map(|(number, _)| i64::from(number)),
+            start: seen.start.map(|(number, _)| number),
             age: seen.start.map_or(Duration::ZERO, |(_, asked)| asked.elapsed()),
         };
         self.lock().iter().map(list).collect()
@@ -92,7 +102,8 @@ impl Starts {
         let Some(seen) = all.get_mut(&node) else { return Finding::Same };
         let was_lost = std::mem::take(&mut seen.was_lost);
         let before = seen.start.map(|(number, _)| number);
-        let number = number.unwrap_or_else(|| before.map_or(0, |before| before + i32::from(was_lost)));
+        let unnumbered = || before.map_or(self.unnumbered, |before| before + i64::from(was_lost));
+        let number = number.map_or_else(unnumbered, i64::from);
         seen.start = Some((number, asked));
         match before {
             Some(before) if before == number => {
@@ -108,7 +119,7 @@ impl Starts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Seen>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -225,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_restart_is_seen_without_a_lost_connection() {
-        let (starts, now) = (Starts::default(), Instant::now());
+        let (starts, now) = (Starts::new(1_700_000_000_000), Instant::now());
         let none = HashSet::new();
         assert_eq!(starts.due(&HashMap::from([(NODE, true)]), &none, now), [NODE]);
         assert_eq!(starts.note(NODE, Some(7), now), Finding::Same);
@@ -238,18 +249,23 @@ mod tests {
 
     #[test]
     fn without_numbers_a_lost_connection_counts_as_a_restart() {
-        let (starts, now) = (Starts::default(), Instant::now());
+        let (starts, now) = (Starts::new(1_700_000_000_000), Instant::now());
         starts.due(&HashMap::from([(NODE, true)]), &HashSet::new(), now);
         assert_eq!(starts.note(NODE, None, now), Finding::Same);
         assert_eq!(starts.note(NODE, None, now), Finding::Same);
         starts.due(&HashMap::from([(NODE, false)]), &HashSet::new(), now);
         assert_eq!(starts.note(NODE, None, now), Finding::Restarted);
         assert_eq!(starts.note(NODE, None, now), Finding::Same);
+        // Nobody has seen whether the node was restarted between two processes of the daemon.
+        let next = Starts::new(1_700_000_060_000);
+        next.due(&HashMap::from([(NODE, true)]), &HashSet::new(), now);
+        next.note(NODE, None, now);
+        assert_ne!(next.list()[0].start, starts.list()[0].start);
     }
 
     #[test]
     fn nodes_are_asked_side_by_side() {
-        let (starts, now) = (Starts::default(), Instant::now());
+        let (starts, now) = (Starts::new(1_700_000_000_000), Instant::now());
         let both = HashMap::from([(NODE, true), (OTHER, true)]);
         assert_eq!(starts.due(&both, &HashSet::new(), now).len(), 2);
         // One node hangs: the other one is asked again after the pause.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use plumbago_model::{Clock, SystemClock};
 use plumbago_store::{ErrorKind, NodeStart, StoreError};
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
@@ -161,7 +162,7 @@ impl Cluster {
             settings,
             link: watch::Sender::new(Link::Trying),
             restarts: AtomicU64::new(0),
-            starts: nodes::Starts::default(),
+            starts: nodes::Starts::new(SystemClock.now_ms()),
             is_lost: AtomicBool::new(false),
             missing: Mutex::default(),
             replication: Mutex::default(),

@@ -289,19 +289,25 @@ impl RemotePoints for CassandraStore {
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         for (id, stages) in metrics {
             for stage in stages {
-                self.delete_stage(*id, *stage, timestamp_us).await?;
+                self.delete_stage(*id, *stage, pending, timestamp_us).await?;
             }
         }
         Ok(())
     }
 
-    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+    async fn delete_ranges_at(
+        &self,
+        ranges: &[SlotRange],
+        pending: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
         for range in ranges {
-            self.delete_range(range, timestamp_us).await?;
+            self.delete_range(range, pending, timestamp_us).await?;
         }
         Ok(())
     }
@@ -334,11 +340,11 @@ impl PointStore for CassandraStore {
     }
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
-        RemotePoints::delete_at(self, metrics, self.writer.next_timestamp_us()).await
+        RemotePoints::delete_at(self, metrics, &[], self.writer.next_timestamp_us()).await
     }
 
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
-        RemotePoints::delete_ranges_at(self, ranges, self.writer.next_timestamp_us()).await
+        RemotePoints::delete_ranges_at(self, ranges, &[], self.writer.next_timestamp_us()).await
     }
 
     async fn read_pending(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {

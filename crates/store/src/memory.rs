@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use plumbago_model::{MetricId, Stage};
+use plumbago_model::{MetricConfig, MetricId, Stage};
 
 use crate::{
     BlockLayout, Capabilities, Column, FlushBatch, FlushStore, MetaEntry, MetaPage, MetadataStore,
@@ -218,6 +218,23 @@ impl MetadataStore for MemoryStore {
                 .or_insert_with(|| metric.clone());
         }
         Ok(())
+    }
+
+    /// Keeps the settings of metrics that exist, as a store does that other programs write too.
+    async fn create_new(
+        &self,
+        metrics: &[MetricMeta],
+    ) -> Result<Vec<(usize, Arc<MetricConfig>)>, StoreError> {
+        let mut inner = self.lock_to_write();
+        let mut others = Vec::new();
+        for (place, metric) in metrics.iter().enumerate() {
+            inner.create_rows(metric);
+            let known = inner.metrics.entry(metric.name.clone()).or_insert_with(|| metric.clone());
+            if known.config != metric.config {
+                others.push((place, Arc::clone(&known.config)));
+            }
+        }
+        Ok(others)
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {

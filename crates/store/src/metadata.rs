@@ -85,6 +85,20 @@ pub trait MetadataStore: Store {
     /// A transient error if the caller has to retry; some metrics may already exist.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
+    /// Creates metrics whose names are new to this daemon. A store that other programs write too keeps the settings of
+    /// metrics that they have created already. Returns the settings that readers get, for each metric that has others
+    /// than the given ones, with its position in `metrics`.
+    ///
+    /// # Errors
+    /// A transient error if the caller has to retry; some metrics may already exist.
+    async fn create_new(
+        &self,
+        metrics: &[MetricMeta],
+    ) -> Result<Vec<(usize, Arc<MetricConfig>)>, StoreError> {
+        self.create(metrics).await?;
+        Ok(Vec::new())
+    }
+
     /// Changes the aggregation method of a metric and keeps the rest of its settings. Ignored if there is no such
     /// metric.
     ///

@@ -96,22 +96,29 @@ pub trait RemotePoints: Send + Sync + Debug {
         Ok(Vec::new())
     }
 
-    /// Deletes everything that was written to these stages up to a timestamp (microseconds since the epoch).
+    /// Deletes everything that was written to these stages up to a timestamp (microseconds since the epoch). Rows of
+    /// the slots `pending` may still be on their way: they are deleted too, even if they arrive later.
     ///
     /// # Errors
     /// A transient error if the caller has to retry.
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError>;
 
     /// Deletes everything that was written to these slots up to a timestamp (microseconds since the epoch),
-    /// by any writer.
+    /// by any writer. `pending` is as for [`RemotePoints::delete_at`].
     ///
     /// # Errors
     /// A transient error if the caller has to retry.
-    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError>;
+    async fn delete_ranges_at(
+        &self,
+        ranges: &[SlotRange],
+        pending: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError>;
 
     /// As [`PointStore::subtract_other_writers`](crate::PointStore::subtract_other_writers).
     ///
@@ -161,13 +168,19 @@ impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
-        (**self).delete_at(metrics, timestamp_us).await
+        (**self).delete_at(metrics, pending, timestamp_us).await
     }
 
-    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
-        (**self).delete_ranges_at(ranges, timestamp_us).await
+    async fn delete_ranges_at(
+        &self,
+        ranges: &[SlotRange],
+        pending: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
+        (**self).delete_ranges_at(ranges, pending, timestamp_us).await
     }
 
     async fn subtract_other_writers(&self, batch: &mut WriteBatch) -> Result<(), StoreError> {

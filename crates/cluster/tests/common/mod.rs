@@ -12,7 +12,7 @@ use plumbago_cluster::{
     LocalMetrics, Member, MemberParts, Names, NodesFile, NotAcknowledged, Outbox, RowTimestamps, ScanFile,
     WriterFile,
 };
-use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig};
+use plumbago_model::{Aggregation, Clock, ManualClock, MetricConfig, MetricId};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
     ErrorKind, FetchError, MetadataStore, MetricMeta, SchemaNeeds, SharedFeatures, SharedStore, StoreError,
@@ -83,6 +83,8 @@ impl LocalMetrics for Loaded {
 #[derive(Debug, Default)]
 pub(crate) struct FakeOutbox {
     pub(crate) resent: AtomicU64,
+    /// Metrics whose rows were removed, each with the time up to which, in microseconds since the epoch.
+    pub(crate) forgotten: Mutex<Vec<(MetricId, i64)>>,
     /// While `true`, rows cannot be sent again.
     pub(crate) is_broken: AtomicBool,
     /// Up to when rows may expire, in milliseconds of the steady clock.
@@ -114,6 +116,11 @@ impl Outbox for FakeOutbox {
         }
         self.resent.fetch_add(1, Ordering::Relaxed);
         Ok(1)
+    }
+
+    fn forget_before(&self, deleted: &[(MetricId, i64)]) -> Result<(), StoreError> {
+        self.forgotten.lock().unwrap().extend_from_slice(deleted);
+        Ok(())
     }
 
     fn set_durable(&self, is_durable: bool) {

@@ -21,6 +21,16 @@ pub(crate) struct NewMetric {
     pub(crate) created_on: u32,
 }
 
+/// A metric that is now in the metadata store.
+#[derive(Debug)]
+pub(crate) struct Created {
+    /// The number of its head.
+    pub(crate) at: u32,
+    /// Its settings in the metadata store, if they are not those of the head: another program had created the metric
+    /// before this daemon knew it.
+    pub(crate) stored: Option<Arc<MetricConfig>>,
+}
+
 /// Decides whether a shard may create a metric, and creates it.
 pub(crate) trait CreateGate {
     /// Whether the queue of creations is full. If so, the shard stops before the next batch.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use plumbago_journal::JournalWriter;
 use plumbago_model::{MetricConfig, MetricId, Window};
 
-use super::{Shard, table_hash};
+use super::{ALLOWANCE, ApplyContext, Shard, table_hash};
 use crate::quotas::Places;
 use crate::router::NameHash;
+use crate::shard::creation::Created;
+use crate::shard::head::Pairs;
 use crate::shard::head_state::{LifeEvent, mark};
 
 /// A metric that another program created in the metadata store.
@@ -40,6 +42,47 @@ impl Shard {
         let known = &self.layouts[usize::from(self.heads[at].config)].config;
         if *known != *config && config.reads_what_was_stored_with(known) {
             self.heads[at].config = self.layout(config);
+        }
+    }
+
+    /// Notes that a metric is in the metadata store. From now on its points go to the store.
+    pub(crate) fn created(&mut self, created: &Created, context: &mut ApplyContext<'_>) {
+        if let Some(config) = &created.stored {
+            self.begin_again(created.at, config, context);
+        }
+        self.heads[created.at].state.on_life(LifeEvent::Create);
+    }
+
+    /// Gives a metric of which nothing is stored yet other settings. Its points move to the slots that these have; if
+    /// those are wider, the last value of each is kept.
+    fn begin_again(&mut self, at: u32, config: &Arc<MetricConfig>, context: &mut ApplyContext<'_>) {
+        let old = self.layouts[usize::from(self.heads[at].config)].raw;
+        let mut pairs = Pairs::new();
+        let head = &mut self.heads[at];
+        head.pairs(&self.pool, &mut self.scratch, &mut pairs);
+        head.refill(&mut self.pool, &mut self.scratch, &[]);
+        self.change_settings(at, config, context.now);
+        self.clear_windows(at);
+        let raw = self.layouts[usize::from(self.heads[at].config)].raw;
+        let head = &mut self.heads[at];
+        if head.is(mark::PLACED) {
+            // All late points stay before the base.
+            let base = u64::from(head.base) * u64::from(old.resolution);
+            head.base = u32::try_from(base.div_ceil(u64::from(raw.resolution))).unwrap_or(u32::MAX);
+            head.newest = head.base;
+            head.set(mark::MERGE);
+        }
+        for (slot, value) in pairs {
+            let timestamp = slot.saturating_mul(old.resolution);
+            let age = context.now - i64::from(timestamp);
+            let reach = -i64::from(ALLOWANCE * raw.resolution)..=raw.duration() as i64;
+            self.ledger.held -= 1;
+            if self.heads[at].is_late(raw.slot(timestamp)) || !reach.contains(&age) {
+                // These go to the store in another way than the head, so they need journal records of their own.
+                self.accept(at, timestamp, value, context);
+            } else {
+                self.put(at, raw.slot(timestamp), value, context.now);
+            }
         }
     }
 

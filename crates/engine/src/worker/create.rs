@@ -1,6 +1,7 @@
 //! Creation of metrics, in batches: first in the metadata store, then in the index. Their points stay in the
 //! heads meanwhile.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::memory::Allowance;
 use crate::quotas::{Places, Quotas};
 use crate::recover::numbers::FreeNumbers;
 use crate::refusal::NameCheck;
-use crate::shard::creation::{ConfigFor, CreateGate, NewMetric};
+use crate::shard::creation::{ConfigFor, CreateGate, Created, NewMetric};
 use crate::stats::{Reject, Stats};
 
 /// The condition that holds while new metrics cannot be written to the metadata store.
@@ -220,11 +221,14 @@ pub(crate) async fn run(
                 created_on: m.created_on,
             })
             .collect();
-        create(&*metadata, &metrics, &stats, &conditions).await;
+        let stored = create(&*metadata, &metrics, &stats, &conditions).await;
         index.insert(metrics.iter().map(|m| m.name.as_str()));
         stats.created.add(metrics.len() as u64);
         for (shard, control) in shards.iter().enumerate() {
-            let created: Vec<u32> = batch.iter().filter(|(s, _)| *s == shard).map(|(_, m)| m.at).collect();
+            let of_shard = batch.iter().enumerate().filter(|(_, (s, _))| *s == shard);
+            let created: Vec<Created> = of_shard
+                .map(|(place, (_, m))| Created { at: m.at, stored: stored.get(&place).cloned() })
+                .collect();
             if !created.is_empty() && control.send(ShardCommand::Created(created)).await.is_err() {
                 return;
             }
@@ -233,16 +237,21 @@ pub(crate) async fn run(
     }
 }
 
-/// Creates metrics in the metadata store, and retries until it succeeds.
+/// Creates metrics in the metadata store, and retries until it succeeds. Returns the settings of those that the store
+/// has with others, by their position.
 async fn create(
     metadata: &dyn MetadataStore,
     metrics: &[MetricMeta],
     stats: &Stats,
     conditions: &Conditions,
-) {
+) -> HashMap<usize, Arc<MetricConfig>> {
     static FAILED: Throttle = Throttle::new(60_000);
     let (mut pause, mut failures) = (Duration::from_millis(50), 0);
-    while let Err(error) = metadata.create(metrics).await {
+    let stored = loop {
+        let error = match metadata.create_new(metrics).await {
+            Ok(stored) => break stored,
+            Err(error) => error,
+        };
         stats.retries.add(1);
         failures += 1;
         if failures >= FAILURES_MAX {
@@ -265,10 +274,11 @@ async fn create(
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(10));
-    }
+    };
     if failures >= FAILURES_MAX {
         conditions.end(UNWRITTEN);
     }
+    stored.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use super::flush_all::FlushAll;
 use crate::command::{ShardCommand, ShardGauges, StopOrder};
 use crate::router::{NameHash, ShardBatch};
 use crate::shard::copy::{BeginMove, Moved};
-use crate::shard::head_state::LifeEvent;
 use crate::shard::import::{Begun, End};
 use crate::shard::jobs::{Done, Job};
 use crate::shard::read::{HeadAnswer, HeadQuery};
@@ -192,10 +191,10 @@ impl ShardWorker {
 
     fn handle(&mut self, command: ShardCommand) {
         match command {
-            ShardCommand::Created(heads) => {
-                for at in heads {
-                    self.shard.heads[at].state.on_life(LifeEvent::Create);
-                }
+            ShardCommand::Created(created) => {
+                let now = self.clock.now();
+                let mut context = ApplyContext { writer: &mut self.writer, gate: &mut self.gate, now };
+                created.iter().for_each(|created| self.shard.created(created, &mut context));
             }
             ShardCommand::Done(done) => {
                 match done {

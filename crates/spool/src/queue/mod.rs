@@ -281,12 +281,16 @@ impl Spool {
         self.shared.read_slices(ids, None, visit)
     }
 
-    /// Changes the slices of some metrics, retained ones included. `change` gets the position in `ids` and
-    /// the bytes.
+    /// Changes the slices of some metrics, retained ones included. `change` gets the position in `ids`, the timestamp
+    /// of the commit (microseconds since the epoch) and the bytes.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] when a change could not be written; earlier ones are kept.
-    pub fn edit(&self, ids: &[Id], change: &mut dyn FnMut(usize, &[u8]) -> Edit) -> Result<(), SpoolError> {
+    pub fn edit(
+        &self,
+        ids: &[Id],
+        change: &mut dyn FnMut(usize, i64, &[u8]) -> Edit,
+    ) -> Result<(), SpoolError> {
         self.shared.edit(ids, change)
     }
 

@@ -53,7 +53,7 @@ impl Shared {
     pub(super) fn edit(
         &self,
         ids: &[Id],
-        change: &mut dyn FnMut(usize, &[u8]) -> Edit,
+        change: &mut dyn FnMut(usize, i64, &[u8]) -> Edit,
     ) -> Result<(), SpoolError> {
         let _commits = self.hold_commits();
         let mut changes = Vec::new();
@@ -61,7 +61,7 @@ impl Shared {
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, old| {
                     let Some((_, bytes)) = read_value(&old) else { return true };
-                    match change(place, bytes) {
+                    match change(place, key.timestamp_us, bytes) {
                         Edit::Keep => {}
                         Edit::Remove => changes.push((key, None)),
                         Edit::Replace(rows, bytes) => {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use plumbago_store::{RemotePoints, StoreError, WriteBatch};
+use plumbago_store::{ErrorKind, RemotePoints, StoreError, WriteBatch};
+use plumbago_telemetry::Throttle;
 use uuid::Uuid;
 
 use crate::calls;
@@ -22,8 +23,14 @@ const PAUSE_FACTOR: u32 = 3;
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// A step that fails this often is left for later.
 const TRIES_MAX: u32 = 3;
+/// Rows that the store refuses for good are left after this many times `defer_after`. Until then a table or a right that
+/// is missing may come back.
+const REFUSED_FOR: u32 = 10;
 /// How often the task checks for rows to send again, besides being notified.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A call with its timestamp, in microseconds since the epoch.
+type TimedCall = (i64, WriteBatch);
 
 /// What a replay would send again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,7 +71,7 @@ impl SpooledStore {
 }
 
 /// The calls for some slices, each with its timestamp, and the number of damaged slices.
-fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<(i64, WriteBatch)>, u64) {
+fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<TimedCall>, u64) {
     let slices = &chunk.chunk.slices;
     if chunk.own_timestamps {
         let (calls, damaged): (BTreeMap<_, _>, u64) = by_time_and_table(slices);
@@ -77,10 +84,13 @@ fn calls_again(remote: &dyn RemotePoints, chunk: &ResendChunk) -> (Vec<(i64, Wri
 impl Sender {
     /// Sends the rows that are queued to be sent again, one call at a time; never returns.
     pub(super) async fn send_again(&self) {
-        let mut pause = self.config.retry_first;
+        let (mut pause, mut refused_since) = (self.config.retry_first, None);
         loop {
-            match self.next_step().await {
+            match self.next_step(&mut refused_since).await {
                 Ok(None) => {
+                    if self.store.spool.stats().resend_bytes == 0 {
+                        refused_since = None;
+                    }
                     let _ = tokio::time::timeout(LOOK_EVERY, self.store.returned.notified()).await;
                 }
                 Ok(Some(true)) => pause = self.config.retry_first,
@@ -95,8 +105,9 @@ impl Sender {
         }
     }
 
-    /// Sends the next slices. Returns whether all of them were acknowledged; `None` if there are none.
-    async fn next_step(&self) -> Result<Option<bool>, StoreError> {
+    /// Sends the next slices. Returns whether all of them are done with; `None` if there are none. `refused_since` is
+    /// when rows were first refused for good in these laps.
+    async fn next_step(&self, refused_since: &mut Option<Instant>) -> Result<Option<bool>, StoreError> {
         let spool = self.store.spool.clone();
         let next = blocking("read the spool", move || {
             spool.next_resend(STEP_BYTES).map_err(|error| failed("read the spool", error))
@@ -105,11 +116,21 @@ impl Sender {
         let Some(chunk) = next else { return Ok(None) };
         let (mut calls, damaged) = calls_again(&*self.store.remote, &chunk);
         self.store.stats.damaged.add(damaged);
+        let mut refused = Vec::new();
         for _ in 0..TRIES_MAX {
-            calls = self.try_again(calls, &chunk).await;
+            calls = self.try_again(calls, &chunk, &mut refused).await;
             if calls.is_empty() {
                 break;
             }
+        }
+        if !refused.is_empty() {
+            let since = refused_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.config.defer_after.saturating_mul(REFUSED_FOR) {
+                calls.append(&mut refused);
+            }
+        }
+        for call in refused {
+            calls.extend(self.leave_refused(call, &chunk).await);
         }
         let (spool, is_complete) = (self.store.spool.clone(), calls.is_empty());
         blocking("record what was sent again", move || {
@@ -119,8 +140,14 @@ impl Sender {
         Ok(Some(is_complete))
     }
 
-    /// Tries each call once, with pauses for new rows. Returns the runs that were not acknowledged.
-    async fn try_again(&self, calls: Vec<(i64, WriteBatch)>, chunk: &ResendChunk) -> Vec<(i64, WriteBatch)> {
+    /// Tries each call once, with pauses for new rows. Returns the runs that were not acknowledged, without those that
+    /// the store refuses for good, which go to `refused`.
+    async fn try_again(
+        &self,
+        calls: Vec<TimedCall>,
+        chunk: &ResendChunk,
+        refused: &mut Vec<TimedCall>,
+    ) -> Vec<TimedCall> {
         let mut rest = Vec::new();
         for (timestamp_us, batch) in calls {
             let started = Instant::now();
@@ -131,7 +158,8 @@ impl Sender {
                     self.store.stats.retries.add(1);
                     let part =
                         if refusal.runs.is_empty() { batch } else { calls::part(&batch, &refusal.runs) };
-                    rest.push((timestamp_us, part));
+                    let is_final = refusal.error.kind == ErrorKind::Invalid;
+                    if is_final { &mut *refused } else { &mut rest }.push((timestamp_us, part));
                 }
             }
             if self.is_busy.load(Ordering::Relaxed) {
@@ -139,5 +167,43 @@ impl Sender {
             }
         }
         rest
+    }
+
+    /// Leaves runs that the store refuses for good, for example because their table was dropped: they must not make the
+    /// laps begin again for ever. Runs that are refused only together with another one are sent. Returns what has to be
+    /// tried again, because the store does not answer.
+    async fn leave_refused(
+        &self,
+        (timestamp_us, mut batch): TimedCall,
+        chunk: &ResendChunk,
+    ) -> Option<TimedCall> {
+        static LEFT: Throttle = Throttle::new(60_000);
+        'halves: while batch.runs.len() > 1 {
+            let middle = batch.runs.len() / 2;
+            let halves = [0..middle, middle..batch.runs.len()];
+            let [first, second] = halves.map(|runs| calls::part(&batch, &Vec::from_iter(runs)));
+            for (half, other) in [(&first, &second), (&second, &first)] {
+                match self.store.remote.write_for(half, timestamp_us, &chunk.servers).await {
+                    Ok(rows) => {
+                        self.store.stats.resent_rows.add(rows);
+                        batch = other.clone();
+                        continue 'halves;
+                    }
+                    Err(refusal) if refusal.error.kind == ErrorKind::Invalid => {}
+                    Err(_) => return Some((timestamp_us, batch)),
+                }
+            }
+            break;
+        }
+        self.store.stats.left_rows.add(batch.known());
+        if let Some(suppressed) = LEFT.pass_now() {
+            tracing::warn!(
+                rows = batch.known(),
+                suppressed,
+                "rows that a server may have lost are not sent again, because the servers refuse them; look whether their \
+                 table exists"
+            );
+        }
+        None
     }
 }

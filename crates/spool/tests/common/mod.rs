@@ -42,7 +42,8 @@ pub(crate) type Cells = BTreeMap<(MetricId, Stage, bool, u32), (i64, u64, RowCou
 #[derive(Debug)]
 pub(crate) struct TimedRemote {
     cells: Mutex<HashMap<Series, BTreeMap<u32, Cell>>>,
-    /// Deletions: the timestamp up to which cells of a stage are deleted.
+    /// Deletions: the timestamp up to which cells of a stage are deleted. As with Cassandra, there is none where a
+    /// deletion has found nothing and expected nothing.
     graves: Mutex<HashMap<(MetricId, Stage), i64>>,
     /// Deletions of slots, each with its timestamp.
     buried: Mutex<Vec<(SlotRange, i64)>>,
@@ -222,6 +223,7 @@ impl RemotePoints for TimedRemote {
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
+        pending: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         let fate = self.gate.write(&WriteBatch::default()).await;
@@ -232,7 +234,12 @@ impl RemotePoints for TimedRemote {
         let mut graves = self.graves.lock().unwrap();
         for (id, stages) in metrics {
             for stage in stages {
-                graves.insert((*id, *stage), timestamp_us);
+                let is_pending = |range: &SlotRange| (range.id, range.stage) == (*id, *stage);
+                let has_cells =
+                    |coarse| cells.get(&(*id, *stage, coarse)).is_some_and(|slots| !slots.is_empty());
+                if has_cells(false) || has_cells(true) || pending.iter().any(is_pending) {
+                    graves.insert((*id, *stage), timestamp_us);
+                }
                 for coarse in [false, true] {
                     if let Some(slots) = cells.get_mut(&(*id, *stage, coarse)) {
                         slots.retain(|_, (at, ..)| *at > timestamp_us);
@@ -243,16 +250,29 @@ impl RemotePoints for TimedRemote {
         fate
     }
 
-    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+    async fn delete_ranges_at(
+        &self,
+        ranges: &[SlotRange],
+        pending: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
         let fate = self.gate.write(&WriteBatch::default()).await;
         if matches!(&fate, Err(error) if error.kind == ErrorKind::Unavailable) {
             return fate;
         }
         let mut cells = self.cells.lock().unwrap();
         for range in ranges {
-            self.buried.lock().unwrap().push((*range, timestamp_us));
-            if let Some(slots) = cells.get_mut(&(range.id, range.stage, range.stage_index > 0)) {
-                let is_in = |slot: &u32| (range.from..range.until).contains(slot);
+            let series = (range.id, range.stage, range.stage_index > 0);
+            let is_in = |slot: &u32| (range.from..range.until).contains(slot);
+            let has_cells = cells.get(&series).is_some_and(|slots| slots.keys().any(is_in));
+            let is_pending = |known: &SlotRange| {
+                let same = (known.id, known.stage, known.stage_index > 0) == series;
+                same && known.from < range.until && range.from < known.until
+            };
+            if has_cells || pending.iter().any(is_pending) {
+                self.buried.lock().unwrap().push((*range, timestamp_us));
+            }
+            if let Some(slots) = cells.get_mut(&series) {
                 slots.retain(|slot, (at, ..)| !is_in(slot) || *at > timestamp_us);
             }
         }
@@ -323,6 +343,7 @@ impl RemotePoints for MemoryRemote {
     async fn delete_at(
         &self,
         metrics: &[(MetricId, Vec<Stage>)],
+        _: &[SlotRange],
         timestamp_us: i64,
     ) -> Result<(), StoreError> {
         let mut stamps = self.stamps.lock().await;
@@ -335,7 +356,12 @@ impl RemotePoints for MemoryRemote {
         PointStore::delete(&self.store, metrics).await
     }
 
-    async fn delete_ranges_at(&self, ranges: &[SlotRange], timestamp_us: i64) -> Result<(), StoreError> {
+    async fn delete_ranges_at(
+        &self,
+        ranges: &[SlotRange],
+        _: &[SlotRange],
+        timestamp_us: i64,
+    ) -> Result<(), StoreError> {
         let mut stamps = self.stamps.lock().await;
         stamps.ranges.extend(ranges.iter().map(|range| (*range, timestamp_us)));
         self.store.delete_ranges(ranges).await

@@ -94,6 +94,14 @@ async fn a_deletion_leaves_few_tombstones() {
     );
     PointStore::delete(&store, &[(raw.id, vec![stage, HOURS])]).await.unwrap();
     assert_eq!(deleted(), 3.0, "nothing is left");
+
+    // A row that arrives after its deletion.
+    let late = Run { stage, ..run("on its way", 0, raw.first_slot, Aggregation::Average) };
+    let at_us = i64::from(now()) * 1_000_000;
+    RemotePoints::delete_at(&store, &[(late.id, vec![stage])], &[range(late, 1000)], at_us).await.unwrap();
+    assert_eq!(deleted(), 4.0, "only the partition of the row");
+    store.write_at(&batch(late, &[1.0; 1000], &[1; 1000]), at_us - 1).await.unwrap();
+    assert!(read(&store, late, 1000).await.0.iter().all(|value| value.is_nan()));
     keyspace.drop().await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use plumbago_model::{Aggregation, MetricId, Stage};
+use plumbago_model::{Aggregation, MetricConfig, MetricId, Stage};
 
 use crate::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, MetaPage, MetadataStore,
@@ -271,6 +271,15 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
         let fate = self.before("create metrics")?;
         let done = self.inner.create(metrics).await?;
         Self::after(&fate, "create metrics", done)
+    }
+
+    async fn create_new(
+        &self,
+        metrics: &[MetricMeta],
+    ) -> Result<Vec<(usize, Arc<MetricConfig>)>, StoreError> {
+        let fate = self.before("create metrics")?;
+        let others = self.inner.create_new(metrics).await?;
+        Self::after(&fate, "create metrics", others)
     }
 
     async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use plumbago_model::Aggregation;
+use plumbago_store::{MetadataStore, SettingsChanger};
 
 const METHODS: [Aggregation; 3] = [Aggregation::Average, Aggregation::Sum, Aggregation::AvgZero];
 
@@ -114,5 +115,55 @@ async fn points_that_are_not_stored_are_read_whatever_their_age() {
     engine.flush_all().await.unwrap();
     let found = engine.reader().pending_raw(&asked, START, 0).await.unwrap().unwrap();
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
+    world.stop(engine).await;
+}
+
+/// Another program has created the metric, but its points came before its name could be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_metric_that_is_known_late_takes_the_stored_settings() {
+    let world = World::new();
+    let (mut engine, _) = world.start().await;
+    let stored = Arc::new(MetricConfig {
+        retention: "5s:1000s,20s:20000s".parse().unwrap(),
+        aggregation: Aggregation::Sum,
+        x_files_factor: 0.0,
+    });
+    let meta = MetricMeta { name: "m".to_owned(), config: Arc::clone(&stored), created_on: 1 };
+    world.memory.create(&[meta]).await.unwrap();
+    world.faults.set_down(true);
+    // In order, late, and older than the raw stage.
+    let times: Vec<i64> = (START - 300..=START).chain([START - 600, START - 599, START - 1500]).collect();
+    let value = |time: i64| (time % 1009) as f64;
+    let mut batch = PointBatch::default();
+    times.iter().for_each(|time| batch.push("m", *time as u32, value(*time)));
+    assert!(engine.push(batch).await);
+    while engine.ledger().await.unwrap().queued > 0 {
+        tokio::task::yield_now().await;
+    }
+    let in_use = async |engine: &Engine| engine.settings_in_use(&["m"]).await.unwrap().remove(0);
+    assert_ne!(in_use(&engine).await, Some(Arc::clone(&stored)), "the storage rules say something else");
+    world.faults.set_down(false);
+    while in_use(&engine).await.as_ref() != Some(&stored) {
+        tokio::task::yield_now().await;
+    }
+
+    let mut slots: Vec<(i64, f64)> = Vec::new();
+    for time in [START - 600, START - 599].into_iter().chain(START - 300..=START) {
+        slots.pop_if(|(slot, _)| *slot == time / 5);
+        slots.push((time / 5, value(time)));
+    }
+    let raw: Vec<f64> = slots.iter().map(|(_, value)| *value).collect();
+    let folded = slots.chunk_by(|a, b| a.0 / 4 == b.0 / 4);
+    let folded = folded.map(|slots| slots.iter().map(|(_, value)| *value).sum::<f64>());
+    let windows: Vec<f64> = [value(START - 1500)].into_iter().chain(folded).collect();
+    let name = ["m".to_owned()];
+    for starts in 0..2 {
+        engine.flush_all().await.unwrap();
+        assert_eq!(values(&engine, &name, 1000).await, [raw.clone()], "{starts} starts");
+        assert_eq!(values(&engine, &name, 5000).await, [windows.clone()], "{starts} starts");
+        let ledger = world.stop(engine).await;
+        assert_eq!(ledger.missing(), 0);
+        engine = world.start().await.0;
+    }
     world.stop(engine).await;
 }

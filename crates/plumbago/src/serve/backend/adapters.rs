@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, NotAcknowledged, Outbox, RowTimestamps};
 use plumbago_engine::Engine;
 use plumbago_maintenance::JobLease;
+use plumbago_model::MetricId;
 use plumbago_spool::SpooledStore;
 use plumbago_store::{FetchError, MetricMeta, StoreError};
 use tokio_util::sync::CancellationToken;
@@ -46,6 +47,10 @@ pub(super) struct SpoolOutbox(pub(super) SpooledStore);
 impl Outbox for SpoolOutbox {
     fn resend(&self, servers: &[Uuid]) -> Result<u64, StoreError> {
         self.0.resend(servers)
+    }
+
+    fn forget_before(&self, deleted: &[(MetricId, i64)]) -> Result<(), StoreError> {
+        self.0.forget_before(deleted)
     }
 
     fn set_durable(&self, is_durable: bool) {
