@@ -148,6 +148,28 @@ async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
     assert!(has(&a) && has(&b));
 }
 
+/// On BigGraphite's tables, where the xFilesFactor counts as 0, daemons do not announce a name to each other in turn.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_not_announced_again_in_each_round() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, a) = busy(100, one.path()).await;
+    server.schema.lock().unwrap().ignores_x_files_factor = true;
+    let b = Daemon::with(&server, 2, two.path(), Duration::from_secs(DAY));
+    run_clocks(&server, &[a.clock.clone(), b.clock.clone()]);
+    a.start().await;
+    b.start().await;
+    wait_until("all names", async || a.loaded.has("busy.99") && b.loaded.has("busy.99")).await;
+    sleep(60).await;
+    server.names.create(&[created_now(&server, "foreign")]).await.unwrap();
+    sleep(3 * HOUR).await;
+    assert!(a.loaded.has("foreign") && b.loaded.has("foreign"));
+    let announced = || server.requests.lock().unwrap().of(&["announce"]);
+    let before = announced();
+    assert!(before > 0);
+    sleep(6 * HOUR).await;
+    assert_eq!(announced(), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_goes_on_where_the_last_process_ended() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
