@@ -293,18 +293,20 @@ async fn points_from_after_a_deletion_count_however_late_it_is_heard_of() {
     wait_until("the names", async || daemon.loaded.has("busy.9")).await;
     sleep(60).await;
     let now = server.clock.now();
-    let deleted = now - 30;
     // The last point of each metric is older than the notice of the deletion.
-    for (name, last) in [("busy.0", deleted - 1), ("busy.1", deleted), ("busy.2", deleted + 1)] {
+    let names = ["busy.0", "busy.1", "busy.2", "busy.3", "busy.4", "busy.5"];
+    let times =
+        [now - 30, now - HOUR as i64].into_iter().flat_map(|at| [-1, 0, 1].map(|after| (at, at + after)));
+    for (name, (deleted, last)) in names.into_iter().zip(times) {
         daemon.loaded.set_written_at(name, last);
         MetadataStore::delete(&server.names, &[name]).await.unwrap();
         server.changes.lock().unwrap().push((2, deleted, name.to_owned(), true));
     }
     sleep(HOUR).await;
-    let names = ["busy.0", "busy.1", "busy.2"];
     let found = server.names.get(&names).await.unwrap();
-    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!(names.map(|name| daemon.loaded.has(name)), [false, false, true]);
+    let wanted = [false, false, true, false, false, true];
+    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), wanted);
+    assert_eq!(names.map(|name| daemon.loaded.has(name)), wanted);
 }
 
 /// What came between two deletions of a metric does not bring it back after the second one.
