@@ -51,7 +51,7 @@ fn a_listener_that_loses_its_points_is_named() {
     let users = setup.file("users", "ada:$2y$04$abcdefghijklmnopqrstuuPp7HPfoAs8I2dCQCQ/fW7zEJv8I8C8e\n");
     setup.set("api.users.file", users.to_str().unwrap());
     let daemon = setup.start();
-    let ended = setup.run(&["test", "--patience", "2s"]);
+    let ended = setup.run(&["test", "--patience", "8s"]);
     assert_eq!(ended.status.code(), Some(5), "{}", ended.output);
     let failed: Vec<&str> = ended.output.lines().filter(|line| line.contains("FAILED")).collect();
     assert_eq!(failed.len(), 1, "{}", ended.output);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetadataStore, MetricMeta};
+use plumbago_store::{ChangeFeed, Changes, MetaEntry, MetricMeta};
 use plumbago_telemetry::Throttle;
 use tokio::time::Instant;
 
@@ -148,7 +148,9 @@ impl Follower {
         for created in created.chunks(AT_ONCE) {
             let names: Vec<&str> = created.iter().map(|(name, _)| *name).collect();
             self.member.pace().wait(names.len(), Work::LookUp).await;
-            let metas = self.member.names().get(&names).await?.into_iter().flatten().collect();
+            // As stored: the copy keeps the stored xFilesFactor too, even if it counts as 0. Otherwise the next round
+            // would take each of these metrics for a changed one, and announce it again.
+            let metas = self.member.store().get(&names).await?.into_iter().flatten().collect();
             adopt(&self.member, &*self.local, metas).await?;
         }
         self.member.apply_deletions(&*self.local, &deleted).await?;

@@ -148,6 +148,28 @@ async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
     assert!(has(&a) && has(&b));
 }
 
+/// On BigGraphite's tables, where the xFilesFactor counts as 0, daemons do not announce a name to each other in turn.
+#[tokio::test(start_paused = true)]
+async fn a_name_is_not_announced_again_in_each_round() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (server, a) = busy(100, one.path()).await;
+    server.schema.lock().unwrap().ignores_x_files_factor = true;
+    let b = Daemon::with(&server, 2, two.path(), Duration::from_secs(DAY));
+    run_clocks(&server, &[a.clock.clone(), b.clock.clone()]);
+    a.start().await;
+    b.start().await;
+    wait_until("all names", async || a.loaded.has("busy.99") && b.loaded.has("busy.99")).await;
+    sleep(60).await;
+    server.names.create(&[created_now(&server, "foreign")]).await.unwrap();
+    sleep(3 * HOUR).await;
+    assert!(a.loaded.has("foreign") && b.loaded.has("foreign"));
+    let announced = || server.requests.lock().unwrap().of(&["announce"]);
+    let before = announced();
+    assert!(before > 0);
+    sleep(6 * HOUR).await;
+    assert_eq!(announced(), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restart_goes_on_where_the_last_process_ended() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -271,18 +293,20 @@ async fn points_from_after_a_deletion_count_however_late_it_is_heard_of() {
     wait_until("the names", async || daemon.loaded.has("busy.9")).await;
     sleep(60).await;
     let now = server.clock.now();
-    let deleted = now - 30;
     // The last point of each metric is older than the notice of the deletion.
-    for (name, last) in [("busy.0", deleted - 1), ("busy.1", deleted), ("busy.2", deleted + 1)] {
+    let names = ["busy.0", "busy.1", "busy.2", "busy.3", "busy.4", "busy.5"];
+    let times =
+        [now - 30, now - HOUR as i64].into_iter().flat_map(|at| [-1, 0, 1].map(|after| (at, at + after)));
+    for (name, (deleted, last)) in names.into_iter().zip(times) {
         daemon.loaded.set_written_at(name, last);
         MetadataStore::delete(&server.names, &[name]).await.unwrap();
         server.changes.lock().unwrap().push((2, deleted, name.to_owned(), true));
     }
     sleep(HOUR).await;
-    let names = ["busy.0", "busy.1", "busy.2"];
     let found = server.names.get(&names).await.unwrap();
-    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, true]);
-    assert_eq!(names.map(|name| daemon.loaded.has(name)), [false, false, true]);
+    let wanted = [false, false, true, false, false, true];
+    assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), wanted);
+    assert_eq!(names.map(|name| daemon.loaded.has(name)), wanted);
 }
 
 /// What came between two deletions of a metric does not bring it back after the second one.
