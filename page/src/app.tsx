@@ -47,7 +47,7 @@ export function App() {
           <button type="button" aria-pressed={showing.value === "status"} title="What the daemon is doing" onClick={() => show(showing.value === "status" ? "graphs" : "status")}>Status</button>
           <button type="button" aria-pressed={showing.value === "rules"} title="What the rules do with a name, and what other rules would do" onClick={() => show(showing.value === "rules" ? "graphs" : "rules")}>Rules</button>
           <button type="button" aria-pressed={showing.value === "costs"} title="The biggest directories and tags, the newest metrics, and those that nobody uses" onClick={() => show(showing.value === "costs" ? "graphs" : "costs")}>Costs</button>
-          <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? "" : null)}>Import</button>
+          <button type="button" aria-expanded={importing.value !== null} title="Graphs of Grafana or graphite-web" onClick={() => (importing.value = importing.value === null ? { text: "" } : null)}>Import</button>
           <button type="button" title="Make the times absolute, so that this link shows the same later" onClick={() => void freeze()}>Freeze</button>
           <Copy />
           <button type="button" class="icon" aria-label={dark.value ? "Light colours" : "Dark colours"} title="Dark or light" onClick={() => {

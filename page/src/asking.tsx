@@ -28,11 +28,15 @@ export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Ref
   useEffect(() => stop, []);
   const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
     stop();
-    const controller = new AbortController();
-    current.value = controller;
     busy.value = true;
     // The reason of an earlier refusal is not one for this request. After a 401 the problem stays: it shows the field in which somebody may be typing the token.
     if (problem.peek()?.status !== 401) problem.value = null;
+    attempt(request, said);
+  };
+  // After a failure the problem stays until there is an answer, so that it neither flickers nor is read aloud again.
+  const attempt = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
+    const controller = new AbortController();
+    current.value = controller;
     request(controller.signal).then(
       (found) => {
         if (controller.signal.aborted) return;
@@ -46,7 +50,7 @@ export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Ref
         answer.value = null;
         problem.value = refusalOf(error);
         busy.value = false;
-        if (problem.value.passes) timer.current = window.setTimeout(() => send(request, said), RETRY);
+        if (problem.value.passes) timer.current = window.setTimeout(() => attempt(request, said), RETRY);
       },
     );
   };

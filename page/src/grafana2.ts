@@ -62,7 +62,10 @@ function query(one: unknown): Fields {
   const asked = fields(spec["query"]) ?? {};
   // At first the type of the data source was the kind of the query.
   const kind = string(asked["group"]) || (asked["kind"] === "DataQuery" ? "" : string(asked["kind"]));
-  return { ...fields(asked["spec"]), refId: spec["refId"], hide: spec["hidden"], datasource: { type: kind } };
+  const own = fields(asked["spec"]) ?? {};
+  // An empty query has no target either.
+  const target = kind === "graphite" || Object.keys(own).length === 0 ? { target: "" } : {};
+  return { ...target, ...own, refId: spec["refId"], hide: spec["hidden"], datasource: { type: kind } };
 }
 
 function variable(one: unknown): Fields {

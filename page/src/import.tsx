@@ -8,22 +8,29 @@ import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 
-/** Whether the dialog is open, and the text that it begins with. */
-export const importing = signal<string | null>(null);
+/** The newest text for the dialog, in an object of its own each time; null if the dialog is closed. */
+export const importing = signal<{ text: string } | null>(null);
 
 /** What was wrong with the last file; "" for nothing. */
 const fileProblem = signal("");
+/** Counts what was given to the dialog: a file that is read slowly must not replace what came after it. */
+let given = 0;
 
 /** Reads files into the dialog: the first one, if there are several. */
 async function take(files: FileList | null | undefined): Promise<void> {
   const file = files?.[0];
   if (!file) return;
+  const number = ++given;
   fileProblem.value = files.length > 1 ? `Only the first of ${files.length} files was read: ${file.name}.` : "";
-  importing.value ??= "";
+  importing.value ??= { text: "" };
   try {
     if (file.size > TEXT_MAX) throw new Unreadable("is larger than 20 MB");
-    importing.value = await file.text();
+    const text = await file.text();
+    if (number !== given) return;
+    if (text.trim() === "") throw new Unreadable("is empty");
+    importing.value = { text };
   } catch (error) {
+    if (number !== given) return;
     fileProblem.value = `${file.name} ${error instanceof Unreadable ? error.message : "cannot be read: it may be a directory, or was changed or removed"}.`;
   }
 }
@@ -38,7 +45,11 @@ export function followDrops(): () => void {
     if (!data || (event.target instanceof HTMLElement && event.target.closest(field))) return;
     event.preventDefault();
     if (data.files.length > 0) void take(data.files);
-    else if (data.getData("text/plain") !== "") importing.value = data.getData("text/plain");
+    else if (data.getData("text/plain") !== "") {
+      given++;
+      fileProblem.value = "";
+      importing.value = { text: data.getData("text/plain") };
+    }
   };
   window.addEventListener("dragover", over);
   window.addEventListener("drop", drop);
@@ -49,19 +60,21 @@ export function followDrops(): () => void {
 }
 
 export function ImportDialog() {
-  const text = useSignal(importing.peek() ?? "");
+  const text = useSignal(importing.peek()?.text ?? "");
   const values = useSignal<ReadonlyMap<string, string>>(new Map());
   const area = useRef<HTMLTextAreaElement>(null);
   const dialog = useRef<HTMLDivElement>(null);
   useReturn(dialog);
   useEffect(() => area.current?.focus(), []);
   useEffect(() => {
-    if (importing.value) text.value = importing.value;
+    if (importing.value) text.value = importing.value.text;
   }, [importing.value]);
-  const close = () => {
-    importing.value = null;
+  // The dialog is closed by its buttons and by the one that opens it.
+  useEffect(() => () => {
+    given++;
     fileProblem.value = "";
-  };
+  }, []);
+  const close = () => (importing.value = null);
   const read = reading(text.value);
   const accept = (adds: boolean) => {
     if (!(read && "imported" in read)) return;
@@ -77,11 +90,12 @@ export function ImportDialog() {
       <p class="note" id="import-help">Paste or drop an address of /render, a link of Grafana's Explore, or the JSON of a dashboard or panel of Grafana or of a dashboard of graphite-web.</p>
       <textarea ref={area} rows={8} spellcheck={false} aria-label="Address or JSON" aria-describedby="import-help" value={text.value} onInput={(event) => {
         text.value = event.currentTarget.value;
+        given++;
         fileProblem.value = "";
       }} />
       <Unseen text={text.value} />
       <label class="file">
-        or a file <input type="file" accept=".json,.txt,application/json,text/plain" onChange={(event) => void take(event.currentTarget.files)} />
+        or a file <input type="file" accept=".json,.txt,application/json,text/plain" onClick={(event) => (event.currentTarget.value = "")} onChange={(event) => void take(event.currentTarget.files)} />
       </label>
       {fileProblem.value !== "" && <p class="problem" role="alert">{visible(fileProblem.value)}</p>}
       {read && "problem" in read && <p class="problem" role="alert">{visible(read.problem)}</p>}

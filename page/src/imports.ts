@@ -336,7 +336,9 @@ function reference([braced, format, plain, bracketed, old]: (string | undefined)
 
 /** A value, or several in braces, in one of Grafana's formats. Graphite's own is the glob. */
 function formatted(value: string, format: string): string {
-  const values = (/^\{(.*)\}$/s.exec(value)?.[1] ?? value).split(",");
+  const inner = /^\{([^{}]*)\}$/.exec(value)?.[1] ?? value;
+  // A glob with braces within it is one value.
+  const values = /[{}]/.test(inner) ? [inner] : inner.split(",");
   if (format === "pipe") return values.join("|");
   if (format === "csv" || format === "raw") return values.join(",");
   if (format !== "regex") return value;

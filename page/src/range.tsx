@@ -123,14 +123,17 @@ function keyOf(from: string, until: string): string {
 /** Makes the times of the view absolute, so that a link shows the same later. */
 export async function freeze(): Promise<void> {
   const { from, until } = view.peek();
-  if (answered.peek()?.key !== keyOf(from, until)) {
+  const key = keyOf(from, until);
+  if (answered.peek()?.key !== key) {
     // For words that no panel has sent to the daemon yet, ask the daemon what they mean.
     const tz = zone.peek();
+    const isOther = () => keyOf(view.peek().from, view.peek().until) !== key;
     try {
       const found = await get<Columns>("render", [["target", "constantLine(0)"], ["from", from], ["until", until], ...(tz === "" ? [] : [["tz", tz] as [string, string]]), ["format", "columns"]]);
-      if (view.peek().from !== from || view.peek().until !== until) return;
-      answered.value = { key: keyOf(from, until), from: found.from, until: found.until };
+      if (isOther()) return;
+      answered.value = { key, from: found.from, until: found.until };
     } catch (error) {
+      if (isOther()) return;
       // A guess would be a link that shows something else.
       refused.value = `The times were not made absolute: ${error instanceof Error ? error.message : String(error)}.`;
       return;

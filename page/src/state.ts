@@ -65,6 +65,7 @@ export function begin(): void {
     const text = location.hash.length > 1 ? location.hash : location.search;
     const found = parseView(text);
     unread.value = [...unreadable(text), ...tooMany(found)];
+    refused.value = "";
     view.value = cut(found);
     current.value = Math.min(current.value, Math.max(0, view.value.panels.length - 1));
   };
@@ -153,12 +154,14 @@ export function removePanel(place: number): void {
 }
 
 export function addPanel(targets: string[] = []): void {
+  const { length } = view.peek().panels;
   batch(() => {
     const panels = [...view.peek().panels, { ...emptyPanel(), targets }];
     change({ ...view.peek(), panels });
     current.value = view.peek().panels.length - 1;
   });
-  spoken.value = `Panel ${view.peek().panels.length} added`;
+  // A message says so if the page shows no more panels.
+  if (view.peek().panels.length > length) spoken.value = `Panel ${length + 1} added`;
 }
 
 /** Adds a panel for each of these targets, in one step. */
@@ -167,8 +170,8 @@ export function addPanels(targets: string[]): void {
     const old = view.peek().panels.filter((panel) => panel.targets.length > 0);
     change({ ...view.peek(), panels: [...old, ...targets.map((target) => ({ ...emptyPanel(), targets: [target] }))] });
     current.value = Math.min(old.length, view.peek().panels.length - 1);
+    spoken.value = `${view.peek().panels.length - old.length} panels added`;
   });
-  spoken.value = `${targets.length} panels added`;
 }
 
 /** Plots a target in a panel of its own, or adds it to the current panel. */

@@ -390,6 +390,7 @@ test("a variable with several values has the format that the target asks for", (
   assert.equal(filled("{a.b,c}", "x.$v.y"), "x.{a.b,c}.y");
   assert.equal(filled("{a.b,c}", "seriesByTag('host=~${v:regex}')"), "seriesByTag('host=~(a\\.b|c)')");
   assert.equal(filled("*", "seriesByTag('host=~[[v:regex]]')"), "seriesByTag('host=~.*')");
+  assert.equal(filled("web{1,2}", "a.${v:pipe}.b"), "a.web{1,2}.b");
   assert.equal(filled("{a,b}", "'${v:pipe}' '${v:csv}' '${v:glob}' '${v}'"), "'a|b' 'a,b' '{a,b}' '{a,b}'");
 });
 
@@ -419,6 +420,8 @@ test("a dashboard in Grafana's schema v2 is read in the order of its layout", ()
     assert.equal(imported.leftOut.length, 4, imported.leftOut.join());
   }
   assert.throws(() => page.readImport('{"spec":{"elements":{"a":{}}}}'), page.Unreadable);
+  const elements = { a: panel("Empty", [query("graphite", {}), query("graphite", { target: "x" }, false, "B"), query("prometheus", {}, false, "C")]) };
+  assert.deepEqual(page.readImport(JSON.stringify({ elements })).leftOut, ["Empty, query A: it is empty", "Empty, query C: no query of Graphite (prometheus)"]);
 });
 
 test("a filter of values is a text, not a pattern", () => {
