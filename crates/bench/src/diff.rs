@@ -61,7 +61,9 @@ pub(crate) fn split(url: &str) -> Result<(String, String), String> {
     };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if host.is_empty() || host.contains('@') {
-        return Err(format!("{url}: want http://HOST:PORT"));
+        // What stands before the @ may be a password.
+        let shown = url.rsplit_once('@').map_or(url, |(_, shown)| shown);
+        return Err(format!("{shown}: want http://HOST:PORT, or http://NAME:PASSWORD@HOST:PORT"));
     }
     let prefix = path.trim_end_matches('/').trim_end_matches("render").trim_end_matches('/');
     let prefix = if prefix.is_empty() { String::new() } else { format!("/{prefix}") };
