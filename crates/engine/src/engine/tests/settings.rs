@@ -159,8 +159,8 @@ async fn a_metric_that_is_known_late_takes_the_stored_settings() {
     let name = ["m".to_owned()];
     for starts in 0..2 {
         engine.flush_all().await.unwrap();
-        assert_eq!(values(&engine, &name, 1000).await, [raw.clone()], "{starts} starts");
-        assert_eq!(values(&engine, &name, 5000).await, [windows.clone()], "{starts} starts");
+        assert_eq!(values(&engine, &name, 1000).await, std::slice::from_ref(&raw), "{starts} starts");
+        assert_eq!(values(&engine, &name, 5000).await, std::slice::from_ref(&windows), "{starts} starts");
         let ledger = world.stop(engine).await;
         assert_eq!(ledger.missing(), 0);
         engine = world.start().await.0;
