@@ -110,11 +110,14 @@ pub(crate) fn same(a: Option<f64>, b: Option<f64>) -> bool {
 /// The earliest start of a read that is still answered from this stage. The read then covers as much of the
 /// test as possible.
 fn first_time(stages: &[(i64, i64)], stage: usize, start: i64, now: i64) -> i64 {
+    let (step, slots) = stages[stage];
+    let oldest = now - step * slots;
     if stage == 0 {
-        return now - stages[0].0 * stages[0].1;
+        return oldest;
     }
     let (finer, slots) = stages[stage - 1];
-    floor(start.min(now - finer * slots) - stages[stage].0, stages[stage].0)
+    // A test may last longer than the stage.
+    oldest.max(floor(start.min(now - finer * slots) - step, step))
 }
 
 fn complain(text: &mut String, metric: &Metric, stage: usize, slot: i64, seen: Option<f64>, why: &str) {
