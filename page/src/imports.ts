@@ -207,6 +207,9 @@ function differences(panel: Fields): string[] {
 /** How deep panels may be within others. Grafana itself has one level, its rows. */
 const DEPTH_MAX = 20;
 
+/** Fields of a query that do not say what is queried. */
+const NO_QUERY = ["refId", "datasource", "hide"];
+
 /** The targets of queries. Queries that are not for Graphite are left out. `#A` in a target is the target of query A. */
 function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSource = ""): string[] {
   // A query may refer to a later one.
@@ -223,7 +226,7 @@ function targetsOf(queries: unknown[], what: string, leftOut: string[], panelSou
     const target = string(query["targetFull"]) || string(query["target"]);
     const source = sourceOf(query) || panelSource;
     if (target === "" || isOther(source)) {
-      const isEmpty = !isOther(source) && (query["target"] !== undefined || Object.keys(query).length <= 1);
+      const isEmpty = !isOther(source) && (query["target"] !== undefined || Object.keys(query).every((key) => NO_QUERY.includes(key)));
       leftOut.push(`${what}, query ${name}: ${isEmpty ? "it is empty" : `no query of Graphite${source === "" ? "" : ` (${source})`}`}`);
       return;
     }

@@ -422,6 +422,8 @@ test("a dashboard in Grafana's schema v2 is read in the order of its layout", ()
   assert.throws(() => page.readImport('{"spec":{"elements":{"a":{}}}}'), page.Unreadable);
   const elements = { a: panel("Empty", [query("graphite", {}), query("graphite", { target: "x" }, false, "B"), query("prometheus", {}, false, "C")]) };
   assert.deepEqual(page.readImport(JSON.stringify({ elements })).leftOut, ["Empty, query A: it is empty", "Empty, query C: no query of Graphite (prometheus)"]);
+  const others = { panels: [{ title: "Old", targets: [{ expr: "up" }, { refId: "B" }, { target: "x" }] }] };
+  assert.deepEqual(page.readImport(JSON.stringify(others)).leftOut, ["Old, query 1: no query of Graphite", "Old, query B: it is empty"]);
 });
 
 test("a filter of values is a text, not a pattern", () => {
