@@ -60,14 +60,18 @@ export function followDrops(): () => void {
 }
 
 export function ImportDialog() {
-  const text = useSignal(importing.peek()?.text ?? "");
+  const shown = useRef(importing.peek());
+  const text = useSignal(shown.current?.text ?? "");
   const values = useSignal<ReadonlyMap<string, string>>(new Map());
   const area = useRef<HTMLTextAreaElement>(null);
   const dialog = useRef<HTMLDivElement>(null);
   useReturn(dialog);
   useEffect(() => area.current?.focus(), []);
   useEffect(() => {
-    if (importing.value) text.value = importing.value.text;
+    // The first text is there already, and may have been edited before this effect runs.
+    if (!importing.value || importing.value === shown.current) return;
+    shown.current = importing.value;
+    text.value = importing.value.text;
   }, [importing.value]);
   // The dialog is closed by its buttons and by the one that opens it.
   useEffect(() => () => {
