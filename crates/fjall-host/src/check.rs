@@ -96,13 +96,18 @@ fn check_keyspace(keyspace: &Path) -> Result<Option<Mended>, HostError> {
     let tables = fs::read_dir(keyspace.join("tables")).map_or(0, Iterator::count);
     let sound = manifest::newest_sound(keyspace).map_err(|error| failed(keyspace, error))?;
     let is_new = tables == 0 && sound.is_none() && versions.iter().all(|version| *version == 0);
-    if is_new && !current.exists() {
+    let existed = current.exists();
+    if is_new && !existed {
         // The process died while it created the keyspace, before the first manifest was complete.
         return Ok(None);
     }
     match sound {
         Some(version) => {
             manifest::write_current(keyspace, version).map_err(|error| failed(&current, error))?;
+            if version == 0 && tables == 0 && !existed {
+                // The process died while it created the keyspace, after the first manifest was complete.
+                return Ok(None);
+            }
             let text =
                 format!("it was missing or damaged and was written again from v{version}; nothing is lost");
             Ok(Some(Mended { path: current, text }))

@@ -185,6 +185,38 @@ fn damage_that_keeps_it_from_opening_is_named() {
     assert_eq!(tables(dir.path()), before);
 }
 
+/// A process that is killed while it creates a keyspace leaves one without `current`. That is no damage, and rows in the
+/// log are kept.
+#[test]
+fn an_unfinished_keyspace_is_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let meta = MetricMeta {
+        name: "servers.a".to_owned(),
+        config: std::sync::Arc::new(MetricConfig {
+            retention: "60s:7d".parse().unwrap(),
+            aggregation: plumbago_model::Aggregation::Average,
+            x_files_factor: 0.5,
+        }),
+        created_on: 1,
+    };
+    let store = open(dir.path()).store;
+    block_on(store.create(std::slice::from_ref(&meta))).unwrap();
+    store.close().unwrap();
+    let keyspaces = fs::read_dir(dir.path().join("keyspaces")).unwrap().map(|entry| entry.unwrap().path());
+    let is_empty = |path: &PathBuf| fs::read_dir(path.join("tables")).map_or(0, Iterator::count) == 0;
+    let unfinished: Vec<PathBuf> =
+        keyspaces.filter(|path| !path.ends_with("0") && is_empty(path) && path.join("v0").exists()).collect();
+    assert!(!unfinished.is_empty());
+    for path in &unfinished {
+        fs::remove_file(path.join("current")).unwrap();
+    }
+    let opened = open(dir.path());
+    assert_eq!(opened.registry.value("plumbago_damaged_files").unwrap_or(0.0), 0.0);
+    assert!(block_on(opened.store.get(&["servers.a"])).unwrap()[0].is_some());
+    opened.store.close().unwrap();
+    assert!(unfinished.iter().all(|path| path.join("current").exists()));
+}
+
 /// A table of the names or of their copy is damaged: all names are still found, and the start rewrites the damaged
 /// keyspace.
 #[test]
