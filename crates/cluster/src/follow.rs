@@ -13,7 +13,7 @@ use crate::pace::{AT_ONCE, Work};
 use crate::retry::{RETRY_LINE_MS, RETRY_PAUSE, with_jitter};
 use crate::scan::{Missing, Round, interval};
 use crate::scan_file::Progress;
-use crate::{ANNOUNCED_AFTER, ClusterError, LocalMetrics, Member, PAGE, meta_of};
+use crate::{ClusterError, LocalMetrics, Member, PAGE, is_past_announcement, meta_of};
 
 /// How often the change feed is read.
 const POLL_EVERY: Duration = Duration::from_secs(2);
@@ -195,7 +195,7 @@ impl Follower {
     /// Reads one part of the names of the shared store. Loads new ones and copies changed configurations.
     async fn read_part(&mut self, has_feed: bool) -> Result<(), ClusterError> {
         let (mut position, mut changed, mut unannounced) = (None, 0, 0);
-        let announced_before = self.member.clock().now() - ANNOUNCED_AFTER;
+        let now = self.member.clock().now();
         loop {
             let page = self.member.store().scan_part(self.round.share(), position, PAGE).await?;
             let names: Vec<&str> = page.iter().map(|(name, _)| name).collect();
@@ -212,9 +212,9 @@ impl Follower {
                     if is_easy { &mut new } else { &mut different }.push(meta_of(entry));
                 }
             }
-            let is_unannounced = |meta: &&MetricMeta| i64::from(meta.created_on) < announced_before;
-            unannounced += new.iter().filter(is_unannounced).count() + different.len();
-            let to_announce = if has_feed { self.to_announce(&new, announced_before) } else { Vec::new() };
+            unannounced +=
+                new.iter().filter(|meta| is_past_announcement(meta, now)).count() + different.len();
+            let to_announce = if has_feed { self.to_announce(&new, now) } else { Vec::new() };
             if !new.is_empty() {
                 adopt(&self.member, &*self.local, new).await?;
             }
@@ -243,12 +243,12 @@ impl Follower {
 
     /// The names of new metrics that nobody has announced, so that the other daemons need not find them too. A
     /// process that reads all names at once cannot tell: they may have been announced while it was not running.
-    fn to_announce(&self, new: &[MetricMeta], announced_before: i64) -> Vec<String> {
+    fn to_announce(&self, new: &[MetricMeta], now: i64) -> Vec<String> {
         if self.round.is_urgent {
             return Vec::new();
         }
         let has_others = self.has_others();
-        let is_wanted = |meta: &&MetricMeta| has_others || i64::from(meta.created_on) < announced_before;
+        let is_wanted = |meta: &&MetricMeta| has_others || is_past_announcement(meta, now);
         new.iter().filter(is_wanted).map(|meta| meta.name.clone()).collect()
     }
 

@@ -56,6 +56,11 @@ const PAGE: usize = 5000;
 /// A metric of this age, in seconds, must have been announced in the change feed.
 const ANNOUNCED_AFTER: i64 = 300;
 
+/// Whether a metric is so old at `now` (seconds since the epoch) that its announcement would have been seen.
+fn is_past_announcement(meta: &MetricMeta, now: i64) -> bool {
+    i64::from(meta.created_on) < now - ANNOUNCED_AFTER
+}
+
 fn meta_of((name, entry): (&str, &MetaEntry)) -> MetricMeta {
     MetricMeta { name: name.to_owned(), config: Arc::clone(&entry.config), created_on: entry.created_on }
 }

@@ -18,7 +18,7 @@ use plumbago_telemetry::Throttle;
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::ANNOUNCED_AFTER;
+use crate::is_past_announcement;
 use crate::load::Load;
 use crate::retry::RETRY_LINE_MS;
 
@@ -125,9 +125,8 @@ impl Names {
     /// points of, at `now` (seconds since the epoch). A daemon of Plumbago announces what it creates, and this one
     /// would have heard of it; but BigGraphite announces nothing.
     fn is_unannounced(&self, known: &MetricMeta, now: u32) -> bool {
-        let is_old = i64::from(known.created_on) + ANNOUNCED_AFTER < i64::from(now);
         let has_others = self.0.ignores_x_files_factor.load(Ordering::Acquire);
-        self.0.loads_all && self.is_complete() && (is_old || has_others)
+        self.0.loads_all && self.is_complete() && (has_others || is_past_announcement(known, now.into()))
     }
 
     /// Records in the marker file that the copy has every name of the server.
@@ -245,15 +244,16 @@ impl MetadataStore for Names {
         if !new.is_empty() {
             self.0.store.create(&new).await?;
         }
-        let is_unannounced = |&((_, meta), known): &((&&str, &MetricMeta), &Option<MetricMeta>)| {
-            known.as_ref().is_some_and(|known| self.is_unannounced(known, meta.created_on))
-        };
-        let pairs = names.iter().zip(metrics).zip(&known);
-        let unannounced: Vec<&str> = pairs.filter(is_unannounced).map(|((name, _), _)| *name).collect();
-        let mut others = Vec::new();
+        let (mut unannounced, mut others) = (Vec::new(), Vec::new());
         for (place, (meta, known)) in metrics.iter().zip(&known).enumerate() {
-            let read = known.as_ref().map(|known| self.effective(Arc::clone(&known.config)));
-            others.extend(read.filter(|read| *read != meta.config).map(|read| (place, read)));
+            let Some(known) = known else { continue };
+            if self.is_unannounced(known, meta.created_on) {
+                unannounced.push(meta.name.as_str());
+            }
+            let read = self.effective(Arc::clone(&known.config));
+            if read != meta.config {
+                others.push((place, read));
+            }
         }
         say_known(others.len());
         let all: Vec<MetricMeta> =

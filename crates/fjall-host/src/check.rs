@@ -95,17 +95,13 @@ fn check_keyspace(keyspace: &Path) -> Result<Option<Mended>, HostError> {
     let versions = manifest::versions(keyspace).map_err(|error| failed(keyspace, error))?;
     let tables = fs::read_dir(keyspace.join("tables")).map_or(0, Iterator::count);
     let sound = manifest::newest_sound(keyspace).map_err(|error| failed(keyspace, error))?;
-    let is_new = tables == 0 && sound.is_none() && versions.iter().all(|version| *version == 0);
-    let existed = current.exists();
-    if is_new && !existed {
-        // The process died while it created the keyspace, before the first manifest was complete.
-        return Ok(None);
-    }
+    // The process died while it created the keyspace, before or after its first manifest was complete.
+    let is_unfinished = tables == 0 && versions.iter().all(|version| *version == 0) && !current.exists();
     match sound {
+        None if is_unfinished => Ok(None),
         Some(version) => {
             manifest::write_current(keyspace, version).map_err(|error| failed(&current, error))?;
-            if version == 0 && tables == 0 && !existed {
-                // The process died while it created the keyspace, after the first manifest was complete.
+            if is_unfinished {
                 return Ok(None);
             }
             let text =

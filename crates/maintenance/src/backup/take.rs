@@ -5,8 +5,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sys::statvfs::statvfs;
 use plumbago_model::Clock;
@@ -16,14 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::copy::{Copied, SMALL_BYTES, copy_in};
 use super::manifest::{FORMAT, Generation};
 use super::{BackupError, DataFiles, Directory, Entry, Held, HeldFile, io_error};
+use crate::rate::Rate;
 use crate::tracker::Tracker;
 
 /// Room for the manifest and the directories of objects.
 const SLACK_BYTES: u64 = 4 << 20;
 /// Free space is checked after this many copied bytes.
 const LOOK_AFTER_BYTES: u64 = 64 << 20;
-/// How often a run that waits looks whether it was cancelled.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Damaged files in the answer.
 const DAMAGED_MAX: usize = 100;
 
@@ -108,8 +105,8 @@ pub fn take(order: &Order, means: Means<'_>) -> Result<Taken, BackupError> {
     check_room(&directory, &held, plan.new_bytes)?;
     means.progress.begin("copying bytes", Some(plan.new_bytes));
     let mut entries = plan.known;
-    let pace = Pace::new(order.rate);
-    let result = copy_all(&directory, &held, &plan.new, means, pace, &mut entries, &mut taken);
+    let rate = Rate::new(order.rate);
+    let result = copy_all(&directory, &held, &plan.new, means, rate, &mut entries, &mut taken);
     result.map_err(|error| explain(error, &directory, plan.new_bytes.saturating_sub(taken.copied_bytes)))?;
     let sums: BTreeSet<String> = entries.iter().map(|entry| entry.sha256.clone()).collect();
     directory.sync_objects(&sums).map_err(io_error("sync", directory.path()))?;
@@ -201,41 +198,12 @@ fn identity(file: &HeldFile) -> Result<String, BackupError> {
     Ok(format!("{}.{}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// Spaces out reads so that at most `per_second` bytes are read; 0 means no limit.
-struct Pace {
-    per_second: u64,
-    /// When the next bytes may be read.
-    due: Instant,
-}
-
-impl Pace {
-    fn new(per_second: u64) -> Self {
-        Self { per_second, due: Instant::now() }
-    }
-
-    /// Accounts for bytes that were read, and waits until more may be read, or until `stop` is cancelled.
-    fn take(&mut self, bytes: u64, stop: &CancellationToken) {
-        if self.per_second == 0 {
-            return;
-        }
-        self.due =
-            self.due.max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / self.per_second as f64);
-        while !stop.is_cancelled() {
-            let wait = self.due.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return;
-            }
-            thread::sleep(wait.min(LOOK_EVERY));
-        }
-    }
-}
-
 fn copy_all(
     directory: &Directory,
     held: &Held,
     files: &[&HeldFile],
     means: Means<'_>,
-    mut pace: Pace,
+    mut rate: Rate,
     entries: &mut Vec<Entry>,
     taken: &mut Taken,
 ) -> Result<(), BackupError> {
@@ -252,7 +220,7 @@ fn copy_all(
                 unseen = 0;
                 check_room(directory, held, left)?;
             }
-            pace.take(bytes, means.stop);
+            rate.take_blocking(bytes, means.stop);
             if means.stop.is_cancelled() { Err(BackupError::Cancelled) } else { Ok(()) }
         };
         let Copied { sha256, is_new, is_damaged } = copy_in(directory, file, &mut on_bytes)?;
@@ -333,23 +301,4 @@ pub(super) fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupErro
         return Err(BackupError::Invalid(text));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rate_spaces_out_reads() {
-        let (began, stop) = (Instant::now(), CancellationToken::new());
-        let mut pace = Pace::new(1000);
-        pace.take(20, &stop);
-        pace.take(30, &stop);
-        assert!(began.elapsed() >= Duration::from_millis(50));
-        // A cancelled run does not wait.
-        stop.cancel();
-        pace.take(1 << 40, &stop);
-        let mut free = Pace::new(0);
-        free.take(u64::MAX, &CancellationToken::new());
-    }
 }
