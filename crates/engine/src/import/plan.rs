@@ -178,7 +178,12 @@ impl Subject<'_> {
             return known;
         }
         let folded = self.fold_raw(slot * per, base);
-        let Some(cell) = cell else { return folded.unwrap_or(known) };
+        let ends = i64::from(slot + 1) * i64::from(layout.stage(stage).resolution);
+        let Some(cell) = cell else {
+            let is_ours = known.count > 0 || is_held || self.has_stored(slot * per, base);
+            let Some(folded) = folded else { return known };
+            return if is_ours || ends > self.now { folded } else { self.hidden(stage, folded) };
+        };
         if known.count > 0 && !is_held && self.shows_the_same(stage, known, cell) {
             return known;
         }
@@ -196,7 +201,6 @@ impl Subject<'_> {
         let value = method.finish(cell.window, per);
         let counted = folded.map_or(passed, |folded| folded.count);
         let needed = (layout.config.x_files_factor * f64::from(per)).ceil() as u32;
-        let ends = i64::from(slot + 1) * i64::from(layout.stage(stage).resolution);
         let is_same = |folded: Window| method.finish(folded, per).to_bits() == value.to_bits();
         if let Some(folded) = folded
             && (ends > self.now || is_same(folded))
@@ -215,6 +219,27 @@ impl Subject<'_> {
             return if is_same(window) { window } else { cell.window };
         }
         method.window_showing(value, counted.max(needed)).unwrap_or(cell.window)
+    }
+
+    /// The folded window with a count that is too small for readers. Whisper shows no value here, because slots
+    /// of the archive before have too few slots themselves.
+    fn hidden(&self, stage: usize, folded: Window) -> Window {
+        let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
+        let needed = (layout.config.x_files_factor * f64::from(per)).ceil() as u32;
+        if folded.count < needed || needed < 2 {
+            return folded;
+        }
+        let count = needed - 1;
+        let value = match layout.config.aggregation {
+            Aggregation::Average => folded.value * f64::from(count) / f64::from(folded.count),
+            _ => folded.value,
+        };
+        Window { value, count }
+    }
+
+    /// Whether the store has one of the raw slots `from..until`.
+    fn has_stored(&self, from: u32, until: u32) -> bool {
+        (from..until).any(|slot| self.stored(0, slot).count > 0)
     }
 
     /// The part of a window that this many of its slots account for, if all of its slots are equal.

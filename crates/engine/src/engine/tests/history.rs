@@ -177,3 +177,27 @@ async fn zeros_of_a_file_have_the_sign_that_whisper_shows() {
         world.stop(engine).await;
     }
 }
+
+/// The file ends within a window that has ended by the clock, and whisper shows nothing there: the archive
+/// between had too few slots. So neither do our readers, until later points complete the window.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_last_window_that_whisper_hides_stays_hidden() {
+    let end = START / 10 * 10;
+    for method in ["average", "sum", "max"] {
+        let world = World::new();
+        let (engine, _) = world.start().await;
+        world.clock.set(end + 2);
+        let raw = (end - 10..end - 1).map(|time| (time as u32, 1.0)).collect();
+        let stage = |resolution: u32, points| HistoryStage { resolution, points, ..HistoryStage::default() };
+        let config = Arc::new(MetricConfig { x_files_factor: 0.9, ..(*config(method)).clone() });
+        let history =
+            History { name: "m".to_owned(), config, stages: vec![stage(1, raw), stage(10, Vec::new())] };
+        engine.take(vec![history], HistoryOptions::default()).await.unwrap();
+        assert_eq!(shown(&engine, "m", 900).await.len(), 9, "{method}");
+        assert_eq!(shown(&engine, "m", 9000).await, [], "{method}");
+        engine.push(batch(&["m".to_owned()], end - 1, 1.0)).await;
+        let complete = if method == "sum" { 10.0 } else { 1.0 };
+        assert_eq!(shown(&engine, "m", 9000).await, [(end - 10, complete)], "{method}");
+        world.stop(engine).await;
+    }
+}
