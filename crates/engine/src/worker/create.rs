@@ -237,8 +237,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Creates metrics in the metadata store, and retries until it succeeds. Returns the settings of those that the store
-/// has with others, by their position.
+/// Creates metrics in the metadata store, and retries until it succeeds. If the store already has a metric
+/// with other settings, its stored settings are returned, by the metric's position in `metrics`.
 async fn create(
     metadata: &dyn MetadataStore,
     metrics: &[MetricMeta],

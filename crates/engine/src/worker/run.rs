@@ -62,9 +62,9 @@ pub(crate) struct Progress {
     /// When the last command or batch arrived.
     active: Instant,
     ticked: Instant,
-    /// Pause before the next tick or, during a tick, the one before it.
+    /// Pause before the next tick. During a tick, the pause that preceded it.
     pub(super) pause: Duration,
-    /// The time since which some metric is due while none is being flushed.
+    /// When a metric became due while none was being flushed.
     pub(super) due_since: Option<Instant>,
     /// A batch that was applied only in part, and the first entry that is left.
     pub(super) unapplied: Option<(ShardBatch, usize)>,

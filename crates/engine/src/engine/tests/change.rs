@@ -264,7 +264,7 @@ const ANY: [&str; 8] = [
     "1s:3000s,60s:40000s",
     "1s:300s,20s:600s,60s:3000s",
 ];
-/// All windows divide these periods, in seconds.
+/// The length of every window divides this period. In seconds.
 const PERIOD: i64 = 60;
 
 /// A metric of the test with kills, and what is known about it.
