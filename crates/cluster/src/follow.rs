@@ -148,8 +148,8 @@ impl Follower {
         for created in created.chunks(AT_ONCE) {
             let names: Vec<&str> = created.iter().map(|(name, _)| *name).collect();
             self.member.pace().wait(names.len(), Work::LookUp).await;
-            // As stored: the copy keeps the stored xFilesFactor too, even if it counts as 0. Otherwise the next round
-            // would take each of these metrics for a changed one, and announce it again.
+            // The metrics are copied as they are stored, with their xFilesFactor even if it counts as 0.
+            // Otherwise the next round would consider each of them changed, and announce it again.
             let metas = self.member.store().get(&names).await?.into_iter().flatten().collect();
             adopt(&self.member, &*self.local, metas).await?;
         }

@@ -35,8 +35,8 @@ impl Member {
         Ok(missing)
     }
 
-    /// Removes the rows of deleted metrics that are older than the deletion from the local disk. A deletion finds only
-    /// what is stored, so they would stay if they arrived after it.
+    /// Removes the rows of deleted metrics that are older than the deletion from the local disk. A deletion
+    /// finds only what is stored, so rows that arrived after it would stay.
     async fn forget_rows(&self, deletions: &[Deletion<'_>]) -> Result<(), ClusterError> {
         let known = deletions.iter().filter_map(|(name, at)| Some((*name, (*at)?)));
         let rows: Vec<(MetricId, i64)> =

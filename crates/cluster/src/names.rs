@@ -201,7 +201,7 @@ impl Names {
     }
 }
 
-/// Says that metrics got points before this daemon knew that they exist.
+/// Logs that metrics got points before this daemon knew that they exist.
 fn say_known(metrics: usize) {
     static SAID: Throttle = Throttle::new(RETRY_LINE_MS);
     if metrics > 0

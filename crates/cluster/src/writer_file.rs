@@ -189,7 +189,8 @@ impl WriterFile {
     }
 }
 
-/// Reads the file. Bytes that are no text make it a damaged one, not one that cannot be read.
+/// Reads the file. Bytes that are not text are replaced, so that the file counts as damaged instead of
+/// unreadable.
 fn read(path: &Path) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -188,7 +188,8 @@ struct Found {
     lost_points: u64,
 }
 
-/// Opens a directory. Also returns whether the note was used, because otherwise it is gone.
+/// Opens a directory. Also returns whether the note is still there afterwards: a note that is not used is
+/// removed.
 fn find(dir: &Path) -> (Found, bool) {
     let registry = Registry::new();
     let clock = Arc::new(ManualClock::at(1_700_000_100));
@@ -223,7 +224,7 @@ fn after_a_clean_close_no_log_file_is_read() {
     assert_eq!(segments.len(), 3);
     assert_eq!((shared.segments(), shared.last_sequence()), (segments, sequence));
     assert!(has_note(rig.path()) && Damage::of(&rig.registry).is_empty());
-    // Who needs the records finds the damage.
+    // Only a replay finds the damage, because it reads the records.
     let (seen, report) = replay(&shared);
     assert_eq!((seen.len(), report.corrupt_frames), (0, 3));
     let damage = Damage::of(&rig.registry);

@@ -28,7 +28,8 @@ async fn seen(store: &SpooledStore, metric: u32) -> f64 {
     values(store, id(metric), SLOT, SLOT + 1).await[0]
 }
 
-/// Writes rows that arrive until others were deferred: that happens once later ones are acknowledged.
+/// Writes rows that the remote store acknowledges, until `rows` others are deferred. Rows are deferred only
+/// once others are acknowledged.
 async fn until_deferred(store: &SpooledStore, rows: u64) {
     while store.status().spool.deferred_rows < rows {
         store.write(&of(9, 0.0)).await.unwrap();
@@ -129,7 +130,7 @@ async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     clock.advance(1);
     remote.write_at(&of(1, 2.0), clock.now_ms() * 1000).await.unwrap();
     assert_eq!(decisive().await, 2.0);
-    // An own value that waits, or was just sent, is later again.
+    // A value of our own that is pending, or was just sent, is now the later one.
     clock.advance(1);
     store.write(&of(1, 3.0)).await.unwrap();
     assert_eq!(decisive().await, 3.0);
@@ -137,7 +138,7 @@ async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     sender.await.unwrap();
 }
 
-/// The store, which would name whole ranges, is not asked.
+/// The remote store, which would return whole ranges, is not asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_parts_with_pending_rows_are_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));

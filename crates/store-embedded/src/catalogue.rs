@@ -16,7 +16,8 @@ use plumbago_store::BlockLayout;
 /// Maximum number of slots in a long block: a day of minutes, which a query decodes in about 10 µs.
 const MERGED_SLOTS_MAX: u32 = 1440;
 
-/// The number of keyspaces from which no bucket is added: fjall hangs when it opens more than 1000.
+/// At this number of keyspaces, no more buckets are added: fjall hangs when it opens more than 1000
+/// keyspaces.
 pub(crate) const KEYSPACES_MAX: usize = 800;
 
 /// A stage and its role. The same stage may be raw for one metric and coarse for another, with different

@@ -2,8 +2,8 @@
 //!
 //! The new layer is a new keyspace, filled by fjall's ingestion. All of its rows become durable together when
 //! the ingestion is finished. Then the bucket's catalogue row is replaced and synced, and only then are the
-//! old layers deleted. After a crash, no catalogue row names either the new or the old keyspaces; the next
-//! start deletes the keyspaces without a row.
+//! old layers deleted. After a crash, the catalogue row names either the old or the new keyspaces; the next
+//! start deletes the keyspaces that no row names.
 
 use std::iter::Peekable;
 use std::sync::Arc;

@@ -152,7 +152,7 @@ pub struct PeerRows {
 pub struct ReadRequest {
     /// The ranges to read. The answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
-    /// Whether to read also rows that a remote store has acknowledged and the local disk still retains, in
+    /// Whether to also read rows that a remote store has acknowledged and the local disk still retains, in
     /// case the remote store lost them. A remote store then reads from as many replicas as must confirm a
     /// write, so that a lagging replica does not decide the answer. This is slower; set it if rows are
     /// computed from the answer.

@@ -260,8 +260,8 @@ impl Spool {
     }
 
     /// Visits the slices of some metrics that are pending or were acknowledged in the last minute: the
-    /// position in `ids`, the timestamp under which they are sent as of now (microseconds since the epoch), and the
-    /// bytes. A metric's slices come in the order of commits, but deferred ones come first.
+    /// position in `ids`, the timestamp under which they would be sent now (microseconds since the epoch),
+    /// and the bytes. A metric's slices come in the order of commits, but deferred ones come first.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] while the database is being opened again.

@@ -19,8 +19,8 @@ use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
 use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
-/// The largest part of the limit that one segment takes. It is not larger, because segments are dropped as a
-/// whole. It is not smaller, because pending rows are collected by metric only within a segment.
+/// One segment takes at most this fraction of the limit: an eighth. Not more, because segments are dropped as
+/// a whole. Not less, because pending rows are collected by metric only within a segment.
 const SEGMENT_PART: u64 = 8;
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
 

@@ -96,7 +96,7 @@ fn slots_counted_twice_are_taken_back() {
     let folded = fold(Aggregation::Average, &[1.0; 60]);
     let Verdict::Wrong(correction) = judge(Aggregation::Average, folded, own, &rows) else { panic!() };
     assert_eq!(correction.own, row(0, 0, -50.0, -50, 0).row);
-    // One of the two repairs it instead.
+    // This time one of the two writers with rows repairs the window.
     let Verdict::Wrong(correction) = judge(Aggregation::Average, folded, rows[1].writer, &rows) else {
         panic!()
     };
@@ -113,7 +113,7 @@ fn raw_slots_that_are_gone_are_no_reason_to_lower_a_window() {
     assert_eq!(judge(&[], &[whole]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[1.0; 20], &[whole, row(0, 16, 5.0, 5, 0)]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[], &[]), Verdict::Right);
-    // An earlier correction of another daemon's row that is no longer needed.
+    // The second row once corrected another daemon's row, but is no longer needed.
     let rows = [row(0, 8, 60.0, 60, 0), row(0, 16, -10.0, -10, 0), row(0, OURS, 20.0, 20, 0)];
     assert!(matches!(judge(&[1.0; 60], &rows), Verdict::Wrong(_)));
 }
