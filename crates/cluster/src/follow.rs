@@ -241,8 +241,9 @@ impl Follower {
         Ok(())
     }
 
-    /// The names of new metrics that nobody has announced, so that the other daemons need not find them too. A
-    /// process that reads all names at once cannot tell: they may have been announced while it was not running.
+    /// The names of new metrics that nobody has announced. They are announced now, so that the other daemons
+    /// need not search for them. A process that reads all names at once cannot tell: they may have been
+    /// announced while it was not running.
     fn to_announce(&self, new: &[MetricMeta], now: i64) -> Vec<String> {
         if self.round.is_urgent {
             return Vec::new();

@@ -60,7 +60,8 @@ impl Member {
     ) -> Result<(), ClusterError> {
         let now = self.clock().now();
         let names: Vec<&str> = deleted.iter().map(|(name, _)| *name).collect();
-        // A metric with points from after its deletion is watched, also if the deletion is heard of much later.
+        // A metric with points from after its deletion is watched, even if this daemon hears of the deletion
+        // much later.
         let times = deleted.iter().filter_map(|(_, at)| *at);
         let since = times.fold(now - QUIET.as_secs() as i64, |since, at| since.min(at + 1));
         let unloaded = local.forget(&names, since).await?;

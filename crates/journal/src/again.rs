@@ -131,7 +131,7 @@ mod tests {
             position = next;
             calls += 1;
             if appended < 9000 {
-                // A later segment each time.
+                // Each batch of points goes to a later segment.
                 clock.advance(300);
                 one.write_out().unwrap();
                 append(&mut one, 1, appended..appended + 1000);

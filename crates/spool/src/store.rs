@@ -181,7 +181,7 @@ impl SpooledStore {
         tokio::time::timeout(timeout, acknowledged).await.is_ok()
     }
 
-    /// The slots of each range that the spool has; they may overlap.
+    /// For each range, the parts of which the spool has slots. The parts may overlap.
     async fn occupied_here(
         &self,
         ranges: &[SlotRange],

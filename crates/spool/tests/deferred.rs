@@ -1,5 +1,5 @@
-//! Reads of slots of which the spool and the server have different values: the later one is seen, also if the other was
-//! deferred.
+//! Reads of slots of which the spool and the server have different values: the later one is seen, even if the
+//! other was deferred.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -54,7 +54,7 @@ async fn a_deferred_row_hides_no_later_value() {
     let config = SenderConfig { retry_deferred_every: Duration::from_secs(3600), ..sender_config() };
     let stop = CancellationToken::new();
     let sender = tokio::spawn(Sender::new(store.clone(), config).run(stop.clone()));
-    // Older than what is deferred.
+    // This value is older than the deferred one.
     remote.write_at(&of(3, 30.0), 1).await.unwrap();
     remote.dead.lock().unwrap().extend([1, 2, 3].map(id));
     for metric in 1..=3 {
@@ -69,7 +69,7 @@ async fn a_deferred_row_hides_no_later_value() {
     remote.write_at(&of(2, 20.0), clock.now_ms() * 1000).await.unwrap();
     until_sent(&store).await;
     assert_eq!(seen(&store, 1).await, 10.0);
-    // Acknowledged slices are read for a minute.
+    // Reads include acknowledged slices for a minute.
     clock.advance(61);
     assert_eq!(store.status().spool.deferred_rows, 3);
     let all = async || [seen(&store, 1).await, seen(&store, 2).await, seen(&store, 3).await];

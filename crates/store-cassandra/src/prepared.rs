@@ -198,7 +198,7 @@ impl Tables {
     async fn prepare(&self, table: Table) -> Result<TableStatements, StoreError> {
         let session = self.cluster.session().await?;
         let text = Points::new(&self.config.keyspace, table);
-        // Read first: a change after that makes the statements outdated.
+        // Read before the statements are prepared: any later change makes them outdated.
         let changes = self.cluster.replication_changes();
         let datacenter = self.cluster.datacenter();
         let level = |level| consistency(level, &session, &self.config.keyspace, &datacenter);

@@ -13,7 +13,8 @@ use fjall::Keyspace;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::BlockLayout;
 
-/// Maximum number of slots in a long block: a day of minutes, which a query decodes in about 10 µs.
+/// Maximum number of slots in a long block: a day at a resolution of one minute, which a query decodes in
+/// about 10 µs.
 const MERGED_SLOTS_MAX: u32 = 1440;
 
 /// At this number of keyspaces, no more buckets are added: fjall hangs when it opens more than 1000

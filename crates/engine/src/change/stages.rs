@@ -10,8 +10,8 @@ use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::slots::Stored;
 
-/// About how many slots of new stages are stored in one commit. A larger commit would delay flushes for too
-/// long.
+/// Approximate number of slots of new stages that are stored in one commit. A larger commit would delay
+/// flushes for too long.
 const COMMIT_SLOTS: usize = 1 << 16;
 /// Before a part with more slots than this is read, the store is asked where it has rows: a stage may have
 /// years of slots of one second, most of them empty.

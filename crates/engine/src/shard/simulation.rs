@@ -75,7 +75,7 @@ struct World {
     /// How many starts used a checkpoint.
     loaded: u32,
     forgotten: u32,
-    /// How often late points waited in the journal.
+    /// How many times late points had to wait in the journal.
     waited: u32,
     /// A deletion of a range that has begun.
     erasing: Option<ranges::Erasing>,

@@ -195,7 +195,7 @@ pub(super) fn behind(after: Option<&str>) -> Bound<&str> {
 fn hash_of(hasher: &RandomState, tag: &str, value: &str) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write(tag.as_bytes());
-    // No tag contains this byte.
+    // No tag contains this byte, so it separates the tag from the value.
     hasher.write_u8(b'=');
     hasher.write(value.as_bytes());
     hasher.finish()

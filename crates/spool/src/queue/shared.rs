@@ -273,7 +273,8 @@ impl Shared {
         let is_recent =
             |segment: &Segment| segment.acknowledged_ms.is_none_or(|at| at >= acknowledged_since_ms);
         let readable = |number: u32, segment: &Segment| is_recent(segment) || number >= resent_from;
-        // A slice that arrived late may have been replaced on the server since then.
+        // A retained slice that was deferred may be older than what the server has now, so only reads of all
+        // retained rows include it.
         let arrived = if acknowledged_since_ms == i64::MIN { segments.arrived } else { Default::default() };
         let early = [(DEFERRED, segments.deferred)].into_iter().chain(ARRIVED.into_iter().zip(arrived));
         let all = early.chain(segments.all.iter().map(|(number, segment)| (*number, *segment)));

@@ -59,7 +59,8 @@ async fn commit_log_is_followed(store: &CassandraStore, keyspace: &Keyspace) {
     }
 }
 
-/// A new table gets the compression, and the server takes the statements for those that exist.
+/// A new table gets the chosen compression, and the server accepts the statements that change existing
+/// tables.
 async fn compression_is_chosen(store: &CassandraStore, keyspace: &Keyspace) {
     let wanted = tables(&["60s:7d,900s:2y", "10s:1d"]);
     if store.live_schema().await.unwrap().server.version < (4, 0) {

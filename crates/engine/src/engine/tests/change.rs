@@ -213,7 +213,7 @@ async fn many_metrics_change_in_one_call() {
     for second in 0..30 {
         world.clock.advance(1);
         points.insert(START + second, second as f64);
-        // The other metrics get a point too, so that they exist, but none of theirs reaches the store.
+        // The other metrics get a point too, so that they exist, but none of their points reaches the store.
         let some = if second == 29 { &names[..] } else { &names[..500] };
         engine.push(batch(some, START + second, second as f64)).await;
         if second == 25 {
@@ -438,7 +438,8 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
             let must_flush = now - flushed > 60;
             match chance.below(6) {
                 _ if must_flush || chance.below(6) == 0 => {
-                    // Points that arrive during a flush keep its slots in the head.
+                    // Wait for queued points: a point that arrives during a flush keeps the flushed slots in
+                    // the head.
                     engine.journaled().await.unwrap();
                     engine.flush_all().await.unwrap();
                     flushed = now;
