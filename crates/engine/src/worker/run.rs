@@ -339,7 +339,8 @@ impl ShardWorker {
             return;
         }
         let too_many = self.state.reads.len() > READS_MAX;
-        // A batch that cannot be applied now may wait long, for example for the journal. Reads do not wait for it.
+        // A batch that cannot be applied now may wait long, for example for the journal. Reads do not wait for
+        // it.
         let is_stuck = self.state.unapplied.is_some();
         for mut read in std::mem::take(&mut self.state.reads) {
             if read.sequence.is_none() && (is_stuck || self.state.taken >= read.batches) {
