@@ -321,7 +321,7 @@ fn a_kill_at_any_step_of_a_close_or_of_the_next_run_loses_nothing() {
     shared.close();
     let running = rig.disk.take_copies();
     rig.disk.is_watched.store(false, Ordering::Relaxed);
-    // Its removal is synced before anything else happens.
+    // The removal of the note is synced before anything else happens.
     assert!(!has_note(running[0].path()) && logs(running[0].path()).len() == 3);
     assert_eq!(running.iter().filter(|copy| has_note(copy.path())).count(), 1);
 

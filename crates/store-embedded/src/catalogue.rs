@@ -259,7 +259,7 @@ mod tests {
         ] {
             for before in [0, 15, 30, 100] {
                 let slots = key(resolution, points).choose_bucket_slots(before, 30);
-                // Two more: one for the bucket that has expired in part, one for points ahead of now.
+                // Two more buckets: one that has expired in part, and one for points ahead of now.
                 assert!(points.div_ceil(slots) + 2 <= 16, "{resolution}s:{points} in buckets of {slots}");
             }
         }

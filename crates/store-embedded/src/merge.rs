@@ -244,7 +244,7 @@ fn switch(
     let layer = Arc::new(layer);
     let _creation = lock(&open.creation);
     let mut result = Ok(());
-    // While these are held, no commit and no deletion is in progress.
+    // While these locks are held, no commit and no deletion is in progress.
     open.change_bucket(stage.key, number, |bucket| {
         let late = &bucket.layers[sources.len().min(bucket.layers.len())..];
         let layers: Vec<_> = std::iter::once(layer.clone()).chain(late.iter().cloned()).collect();

@@ -129,7 +129,7 @@ mod tests {
         assert!(all.into_iter().eq(shown.map(|time| (time, time as f64))));
         let asked = source.asked.lock().unwrap();
         assert!(asked.len() < 60, "{}", asked.len());
-        // Each is answered from this stage, and the parts leave nothing out.
+        // Each request is answered from this stage, and the parts leave nothing out.
         assert!(asked.iter().all(|request| request.now - request.from >= stage.duration() as i64));
     }
 }

@@ -169,7 +169,7 @@ impl Change<'_> {
     fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
-        // Whole windows, to find out whether a finer stage has a point within them.
+        // Read whole windows, to find out whether a finer stage has a point within them.
         let from = u64::from(slots.start) * resolution / self.coarsest() * self.coarsest();
         let until = ((u64::from(slots.end) * resolution).div_ceil(self.coarsest()) + 1) * self.coarsest();
         let range = |(at, of): (usize, &Stage)| {

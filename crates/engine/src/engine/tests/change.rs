@@ -151,7 +151,7 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     assert!(old.iter().all(|(time, value)| time % 10 == 0 && (*value == 10.0 || *time == START)), "{old:?}");
     assert_eq!(old.first(), Some(&(START, 10.0)));
     assert_eq!(old.last().map(|(time, _)| *time), Some(now - 110));
-    // The windows themselves are as before.
+    // The values of the windows have not changed.
     let windows = shown(&engine, "sum.m", 10_000).await;
     assert_eq!(windows.values().sum::<f64>(), 401.0);
     assert_eq!(engine.ledger().await.unwrap().missing(), 0);
