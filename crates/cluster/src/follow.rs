@@ -253,9 +253,10 @@ impl Follower {
         new.iter().filter(is_wanted).map(|meta| meta.name.clone()).collect()
     }
 
-    /// Handles names of the local copy that the round did not find. If a server has returned it may have lost
-    /// them, so they are created again. Otherwise another program has deleted them, so they are deleted here.
-    /// If most names are missing, nothing is deleted, because that is more likely a fault than a deletion.
+    /// Handles names of the local copy that the round did not find. If a server has returned, that server may
+    /// have lost these names, so they are created again. Otherwise another program has deleted the names, so
+    /// they are deleted here. If most names are missing, nothing is deleted, because that is more likely a
+    /// fault than a deletion.
     async fn end_round(&mut self) -> Result<(), ClusterError> {
         if !self.member.names().is_complete() {
             self.member.names().copy().sync_names().await?;

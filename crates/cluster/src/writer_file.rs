@@ -88,8 +88,9 @@ impl WriterFile {
         Self::draw(path, replica, former)
     }
 
-    /// Makes the file in `dir`, which came from a backup, the file of this directory, so that its writer id
-    /// and instance id stay in use. Returns what the file says, or `None` if there is none or it is damaged.
+    /// Adopts the file in `dir`, which came from a backup, as the file of this directory, so that its writer
+    /// id and instance id stay in use. Returns what the file says, or `None` if there is none or it is
+    /// damaged.
     ///
     /// # Errors
     /// If the file cannot be read or written.

@@ -1,4 +1,4 @@
-//! The note of a clean close: it is used, or it does not fit, and a kill at each step around it.
+//! Tests of the note of a clean close: it is used, it does not fit, or a kill comes at any step around it.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -165,8 +165,8 @@ async fn a_repeated_deletion_still_wins_over_what_is_on_its_way() {
     assert!(remote.cells().is_empty());
 }
 
-/// Another daemon deletes a metric while rows of it wait here. It leaves nothing that would delete them when they
-/// arrive.
+/// Another daemon deletes a metric while rows of it wait here. That deletion does not delete rows that arrive
+/// later.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_from_before_a_deletion_by_another_daemon_are_not_sent() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));

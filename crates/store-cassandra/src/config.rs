@@ -20,7 +20,7 @@ pub struct Config {
     /// The keyspace for points. Names are in `<keyspace>_metadata`.
     pub keyspace: String,
     /// The data centre whose nodes are used. If empty, the data centre of the contact points is used if the
-    /// keyspaces have replicas in several; otherwise none is preferred.
+    /// keyspaces have replicas in several data centres; otherwise none is preferred.
     pub datacenter: String,
     /// User name; empty if the cluster needs no login.
     pub username: String,
@@ -157,7 +157,7 @@ pub struct MetadataCluster {
     #[serde(deserialize_with = "texts")]
     pub contact_points: Vec<String>,
     /// The data centre whose nodes are used. If empty, the data centre of the contact points is used if the
-    /// keyspaces have replicas in several; otherwise none is preferred.
+    /// keyspaces have replicas in several data centres; otherwise none is preferred.
     pub datacenter: String,
     /// User name; empty if the cluster needs no login.
     pub username: String,

@@ -49,7 +49,7 @@ impl SharedIdentity {
         let _ = self.0.former.set((identity, until_us));
     }
 
-    /// The other identity of rows with this timestamp, if they have one.
+    /// The former identity, if rows with this timestamp carry it.
     pub(crate) fn former_at(&self, timestamp_us: i64) -> Option<WriterIdentity> {
         self.0.former.get().filter(|(_, until_us)| timestamp_us <= *until_us).map(|(identity, _)| *identity)
     }

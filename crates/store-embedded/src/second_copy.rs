@@ -1,5 +1,5 @@
-//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are tiny, so
-//! one wrong byte could lose all of them, and with them the way to all points.
+//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are
+//! tiny, so one wrong byte could lose all of them, and without them no point can be found.
 //!
 //! The file is the line `plumbago-catalogue 1`, then for each row: the keyspace (`s` or `c`), u32 lengths of key and
 //! value, key, value; then the CRC-32 of everything before it. It is written after each change and compared at each

@@ -45,8 +45,8 @@ impl Part {
         self.read() + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
     }
 
-    /// Narrows each range to what lies between the start of the first and the end of the last of its parts
-    /// that may have rows.
+    /// Narrows each range to the part that may have rows: from the start of its first occupied part to the
+    /// end of its last one.
     pub(crate) fn narrow(&mut self, occupied: &[Vec<Range<u32>>]) {
         for (range, parts) in self.ranges.iter_mut().zip(occupied) {
             let ends = parts.first().zip(parts.last());

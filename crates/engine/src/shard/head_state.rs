@@ -1,4 +1,5 @@
-//! The states of a head, in 16 bits: of its metric, of its flush and of its late points, and some marks.
+//! The states of a head, in 16 bits: the state of its metric, of its flush and of its late points, and some
+//! marks.
 //!
 //! An event changes a state only if a table lists it for that state. A test compares the code with these
 //! tables.

@@ -102,7 +102,7 @@ impl Spool {
     }
 
     /// Commits all or nothing, and returns the timestamp of the slices in microseconds since the epoch. Each
-    /// commit has a later one than those before it, even across restarts. A commit survives `kill -9`.
+    /// commit has a later timestamp than those before it, even across restarts. A commit survives `kill -9`.
     ///
     /// # Errors
     /// [`SpoolError::Full`] and [`SpoolError::Unavailable`]: nothing was committed, retry later.

@@ -47,9 +47,9 @@ fn seen(method: Aggregation, rows: &[WriterRow]) -> Option<Window> {
 }
 
 proptest! {
-    /// Whichever slots of a window the writers of a replica have seen, one repair makes it equal to the raw
-    /// slots, and a second one, by the same daemon or another, finds nothing to do. Cases: a part that is
-    /// lost, slots that two writers got, late corrections by two at once, values that were replaced.
+    /// Whichever slots of a window the writers of a replica have seen, one repair makes the window equal to
+    /// the raw slots. A second repair, by the same daemon or another, finds nothing to do. Cases: a lost
+    /// part, slots that two writers got, late corrections by two writers at once, replaced values.
     #[test]
     fn a_repaired_window_equals_the_raw_slots(
         slots in prop::collection::vec(-1000i32..1000, 1..40),
