@@ -26,7 +26,7 @@ pub struct ImportKairosdbReport {
     pub empty_rows: u64,
     /// Number of rows that no index lists. They are searched for only in a dry run of a whole keyspace.
     pub unlisted_rows: u64,
-    /// Numbers that were read.
+    /// Number of points that were read and have a number as their value.
     pub points: u64,
     /// Number of points outside the requested metrics and times.
     pub outside: u64,

@@ -19,9 +19,9 @@ const EXAMPLES_MAX: usize = 5;
 /// When a trial ends, even if it has not seen all metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest number of metrics that it checks.
+    /// Largest number of metrics that the trial checks.
     pub metrics_max: u64,
-    /// The time at which it ends.
+    /// The time at which the trial ends.
     pub until: Instant,
 }
 
