@@ -38,7 +38,7 @@ pub struct Deleted {
     pub wants_confirmation: bool,
     /// For a time range: the number of points in it. Only a dry run counts the points in the store.
     pub points: u64,
-    /// For a time range: the number of windows of coarser stages within it, as a dry run counts them.
+    /// For a time range: the number of windows of coarser stages within it. Only a dry run counts them.
     pub windows: u64,
     /// For a time range: the number of windows at its borders that were folded again from the remaining
     /// points.
