@@ -55,7 +55,7 @@ pub struct Times {
 ///
 /// # Errors
 ///
-/// If it cannot be sent, the API does not answer, or does not return the point within `patience`.
+/// If the point cannot be sent, or the API does not answer or does not return the point within `patience`.
 pub fn check(
     way: Way,
     listener: SocketAddr,

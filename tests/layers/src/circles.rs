@@ -50,7 +50,7 @@ pub fn check(metadata: &Metadata) -> Result<Vec<String>, String> {
 
 /// A module in a file of its own.
 struct Module {
-    /// Its path in the crate; empty for the root.
+    /// The path of the module in the crate; empty for the root.
     path: Vec<String>,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,

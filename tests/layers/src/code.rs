@@ -6,7 +6,7 @@
 pub struct Import {
     /// The segments of the path.
     pub path: Vec<String>,
-    /// The name that it brings in; `*` for all names.
+    /// The name that the import brings in; `*` for all names.
     pub name: String,
     /// Whether other modules can use the name through this one.
     pub is_public: bool,
@@ -15,9 +15,9 @@ pub struct Import {
 /// What one file needs from others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Names of its modules in files of their own.
+    /// Names of the modules that the file declares and that have files of their own.
     pub modules: Vec<String>,
-    /// Its imports.
+    /// The imports of the file.
     pub imports: Vec<Import>,
     /// Paths in the rest of the code.
     pub paths: Vec<Vec<String>>,

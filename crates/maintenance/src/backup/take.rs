@@ -177,7 +177,7 @@ fn known(directory: &Directory) -> Result<BTreeMap<String, String>, BackupError>
                 let file = HeldFile { name: entry.path, at: PathBuf::new(), bytes: entry.bytes, xxh3: None };
                 (key(&entry.identity, &file), entry.sha256)
             })),
-            // Then all files are read again.
+            // After this error all files are read again.
             Err(BackupError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }

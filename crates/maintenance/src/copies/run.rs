@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         let reports = self.work.histories.copy_metrics(copies.to_vec(), options).await?;
         let going = names.into_iter().zip(known).zip(&reports).filter(|(_, report)| report.is_going);
         let going = going.map(|(metric, _)| metric).collect();
-        // Before anything that can fail: deletions that have begun have to be ended.
+        // This comes before anything that can fail, because deletions that have begun must be ended.
         let deleted = deletion::finish(self.work, going, &mut self.deleted, &mut self.directories).await;
         if is_first {
             self.note(copies, &reports);

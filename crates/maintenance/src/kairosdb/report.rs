@@ -52,7 +52,7 @@ pub struct ImportKairosdbReport {
     pub too_old: u64,
     /// Number of points that are later than now.
     pub future: u64,
-    /// The same counts by storage rule.
+    /// The counts of series and points by storage rule.
     pub rules: Vec<RuleCounts>,
     /// Number of series that existed with other settings than those of the rules. They keep theirs.
     pub other_settings: u64,

@@ -68,7 +68,7 @@ impl<T: Serialize> Outcome<T> {
 ///
 /// # Errors
 ///
-/// If it has errors.
+/// If the configuration has errors.
 pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
     config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))
 }
