@@ -41,7 +41,7 @@ pub struct ExportWhisper {
     pub replace: bool,
     /// The most metrics to write in a second; 0 for no limit.
     pub rate: u32,
-    /// Count what would be written and write nothing.
+    /// Whether to count what would be written, and write nothing.
     pub dry_run: bool,
 }
 

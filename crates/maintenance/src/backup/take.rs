@@ -32,7 +32,7 @@ pub struct Order {
     pub dir: PathBuf,
     /// Keep this many of the newest generations and remove the others afterwards; `None` keeps all.
     pub keep: Option<u32>,
-    /// Count what would be copied and write nothing.
+    /// Whether to count what would be copied, and write nothing.
     pub dry_run: bool,
     /// Most bytes that are read per second; 0 for no limit.
     pub rate: u64,

@@ -64,7 +64,7 @@ pub struct ImportWhisper {
     pub tagged_names: Option<PathBuf>,
     /// Where to list the files that were skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

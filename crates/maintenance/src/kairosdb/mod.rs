@@ -67,7 +67,7 @@ pub struct ImportKairosdb {
     pub suggest_rules: bool,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct ImportStore {
     pub rate: u32,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 
