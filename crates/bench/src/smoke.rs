@@ -45,9 +45,9 @@ pub struct Probe {
 /// The times until the point appeared, in seconds since it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// The time until `/metrics/find` returned the name.
+    /// Seconds until `/metrics/find` returned the name.
     pub found: f64,
-    /// The time until `/render` returned the value.
+    /// Seconds until `/render` returned the value.
     pub read: f64,
 }
 

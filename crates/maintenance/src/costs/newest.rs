@@ -18,7 +18,7 @@ pub struct Newest {
     pub retention: String,
     /// The section of the present storage schemas that matches the metric; `None` for carbon's default.
     pub section: Option<String>,
-    /// The line of the section's header.
+    /// The line of the section's header, from 1.
     pub line: Option<usize>,
     /// Whether that section has another retention, because the rules were changed after the metric was
     /// created or the metric has its own settings.

@@ -30,7 +30,7 @@ pub struct Limits {
 pub struct SectionUse {
     /// The name of the section; `None` for carbon's default, which applies if no section matches.
     pub section: Option<String>,
-    /// The line of its header.
+    /// The line of the section's header, from 1.
     pub line: Option<usize>,
     /// The pattern, as the file has it; `None` for carbon's default.
     pub pattern: Option<String>,
