@@ -12,7 +12,7 @@ import { Values } from "./values";
 
 interface Props {
   panel: Panel;
-  /** Points that fit on the plot. */
+  /** How many points fit on the plot. */
   points: number;
 }
 

@@ -220,7 +220,7 @@ function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
   );
 }
 
-/** What is known of a job as text. */
+/** The text of a field of a job. */
 function cell(name: string, row: Record<string, unknown>): string {
   const value = row[name];
   if (value === null || value === undefined) return "–";
@@ -262,7 +262,7 @@ function valuesOf(figures: Figure[]): Map<string, number> {
   return new Map(figures.map((figure) => [keyOf(figure), figure.value]));
 }
 
-/** The increase a second since the status before, which a restart makes unknown. */
+/** The increase per second since the previous status; unknown after a restart. */
 function rate(seen: Seen, figures: Figure[]): string {
   const { before } = seen;
   if (!before) return "–";

@@ -21,7 +21,7 @@ pub struct ImportEvents {
     pub from: Option<i64>,
     /// Later events are left out; seconds since the epoch.
     pub until: Option<i64>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

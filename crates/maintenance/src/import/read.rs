@@ -14,7 +14,7 @@ use super::walk::{FoundFile, Metric};
 
 /// The largest file that is read.
 const BYTES_MAX: u64 = 1 << 30;
-/// How often a file that changes meanwhile is read.
+/// How often a file is read at most if it changes while it is read.
 const TRIES: u32 = 10;
 /// Pause before a file is read again.
 const PAUSE: Duration = Duration::from_millis(20);
