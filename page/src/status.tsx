@@ -116,7 +116,7 @@ function Shown({ seen }: { seen: Seen }) {
         </p>
       )}
       <Stages store={status.store} />
-      <Jobs title="Jobs that were asked for" jobs={status.jobs} />
+      <Jobs title="Requested jobs" jobs={status.jobs} />
       <Jobs title="Scheduled jobs" jobs={status.maintenance} />
       {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} belongs={(name) => begins(name, beginnings)} />)}
       <Group title="Others" seen={seen} belongs={(name) => !begins(name, [...SHOWN_ELSEWHERE, ...GROUPS.flatMap(([, beginnings]) => beginnings)])} />
@@ -224,7 +224,7 @@ function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
 function cell(name: string, row: Record<string, unknown>): string {
   const value = row[name];
   if (value === null || value === undefined) return "–";
-  if (name === "every_seconds" && value === 0) return "when asked for";
+  if (name === "every_seconds" && value === 0) return "on request";
   if (name.endsWith("_seconds") && typeof value === "number") return duration(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "object" ? JSON.stringify(value) : String(value);

@@ -47,7 +47,7 @@ impl Watched {
             if watched.len() >= WATCHED_MAX {
                 tracing::warn!(
                     WATCHED_MAX,
-                    "many metrics were deleted at once; whether the rest still get points is checked later"
+                    "many metrics were deleted at once; whether some of them still get points is checked later"
                 );
                 return;
             }
