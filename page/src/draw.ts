@@ -231,7 +231,7 @@ function infinite(plot: uPlot, asked: Asked, shaped: Shaped): void {
     ctx.lineWidth = (column.options.lineWidth ?? 1) * devicePixelRatio;
     ctx.beginPath();
     shaped.own[place]?.forEach((value, at) => {
-      if (!value) return;
+      if (!value || value < 0) return;
       const x = Math.round(plot.valToPos(shaped.times[at] ?? 0, "x", true));
       if (x < bbox.left || x > bbox.left + bbox.width) return;
       ctx.moveTo(x, bbox.top);

@@ -50,7 +50,7 @@ pub(super) const ALL: &[Function] = &[
         })
     })
     .about(
-        "Draws a line from the bottom to the top where the value is not zero.",
+        "Draws a line from the bottom to the top where the value is above zero.",
         "drawAsInfinite(server.restarts)",
     ),
 ];
