@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
@@ -446,8 +447,11 @@ fn events_are_added_once() {
     // Events of a Plumbago, imported into a data directory at rest.
     let other = Setup::new();
     for added in [3, 0] {
-        let report = import(&other, "import-events", &[&format!("http://{}", daemon.api())]);
-        assert_eq!(report["added"], json!(added), "{report}");
+        let began = Instant::now();
+        let url = format!("http://{}", daemon.api());
+        let report = import(&other, "import-events", &["--rate", "2", &url]);
+        assert_eq!((&report["events"], &report["added"]), (&json!(3), &json!(added)), "{report}");
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     }
     let ours = other.start();
     assert_eq!(events(ours.api()), events(daemon.api()));
