@@ -134,6 +134,8 @@ fn odd_names_and_values_are_shown() {
     assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
     let all = size(&["**"]);
     assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
+    // What is below a directory that is listed too counts once.
+    assert_eq!(all.last(), Some(&("total".to_owned(), names.len() as u64)), "{all:?}");
     assert!(
         all.iter().all(|(path, metrics)| *metrics == 1 || ["w", "total"].contains(&path.as_str())),
         "{all:?}"

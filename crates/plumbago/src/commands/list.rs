@@ -1,5 +1,6 @@
 //! `plumbago list`, `plumbago tags` and `plumbago du`: list metrics and tags, and measure sizes.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
@@ -111,10 +112,15 @@ pub struct DuArgs {
 /// If the configuration has errors, the glob is not valid, or the store or the daemon cannot be reached.
 pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
     let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false, quota: None };
+    let mut seen = HashSet::new();
     rows(Du { glob: args.glob.clone() }, load(file)?, |row| {
-        total.metrics += row.metrics;
-        total.bytes += row.bytes;
+        // A directory comes before what is below it, and its size contains theirs.
+        if !directories_above(&row.path).any(|above| seen.contains(above)) {
+            total.metrics += row.metrics;
+            total.bytes += row.bytes;
+        }
         total.estimated |= row.estimated;
+        seen.insert(row.path.clone());
         if args.json { print_json(&row) } else { Ok(print(&line(&row))?) }
     })?;
     if !args.json {
@@ -124,6 +130,11 @@ pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The directories above a metric or a directory.
+fn directories_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('.').map(|(at, _)| &path[..at])
 }
 
 fn line(size: &Size) -> String {
