@@ -2,6 +2,7 @@
 //! tests the jobs of the admin port.
 
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use plumbago_tests::capture::{Capture, own_address};
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -132,6 +133,10 @@ fn odd_names_and_values_are_shown() {
     let expected =
         ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1_u64));
     assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
+    // The six directories have a metric each.
+    let began = Instant::now();
+    assert_eq!(size(&["w.*", "--rate", "6"]).len(), 7);
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
     let all = size(&["**"]);
     assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
     // What is below a directory that is listed too counts once.

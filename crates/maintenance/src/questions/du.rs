@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage, escaped};
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::question::{Question, Rows};
 use crate::quotas::DirectoryQuota;
 use crate::select::Which;
@@ -25,6 +26,9 @@ const ROOT: &str = "/";
 pub struct Du {
     /// The metrics and directories; `/` for all metrics.
     pub glob: String,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// The size of a metric, or of everything below a directory.
@@ -47,6 +51,10 @@ pub struct Size {
 impl Question for Du {
     const NAME: &'static str = "du";
     type Row = Size;
+
+    fn rate(&self) -> u32 {
+        self.rate
+    }
 
     async fn answer(&self, work: &Work, rows: &Rows<Size>) -> Result<(), VerbError> {
         work.progress.begin("metrics measured", None);

@@ -36,6 +36,9 @@ pub struct ListArgs {
     /// Only metrics that nobody has read for this long, like 90d. Reads are recorded to the day
     #[arg(long, value_name = "PERIOD")]
     unread: Option<Period>,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each metric
     #[arg(long)]
     json: bool,
@@ -50,7 +53,7 @@ pub fn list(args: &ListArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(Some("**"))?;
     let seconds = |period: Option<Period>| period.map(|period| period.as_secs());
     let (silent_seconds, unread_seconds) = (seconds(args.silent), seconds(args.unread));
-    let question = List { which, silent_seconds, unread_seconds };
+    let question = List { which, silent_seconds, unread_seconds, rate: args.rate };
     rows(question, load(file)?, |row| {
         if args.json { print_json(&row) } else { Ok(print(&format!("{}\n", row.name))?) }
     })
@@ -100,6 +103,9 @@ pub struct DuArgs {
     /// The metrics and directories to measure
     #[arg(value_name = "GLOB", default_value = "*")]
     glob: String,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each
     #[arg(long)]
     json: bool,
@@ -113,7 +119,7 @@ pub struct DuArgs {
 pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
     let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false, quota: None };
     let mut seen = HashSet::new();
-    rows(Du { glob: args.glob.clone() }, load(file)?, |row| {
+    rows(Du { glob: args.glob.clone(), rate: args.rate }, load(file)?, |row| {
         // A directory comes before what is below it, and its size contains theirs.
         if !directories_above(&row.path).any(|above| seen.contains(above)) {
             total.metrics += row.metrics;
