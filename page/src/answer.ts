@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { get, Refusal, RETRY } from "./api";
 import type { Pair } from "./link";
 
-/** The answer, and the problem if there is none ("" for no problem). It is requested again when `key` changes, and after a failure that may pass. */
+/** The answer, and the problem if there is no answer ("" for no problem). It is requested again when `key` changes, and after a failure that may pass. */
 export function useAnswer<T>(path: string, parameters: () => Pair[], key: string): { found: ReadonlySignal<T | null>; problem: ReadonlySignal<string> } {
   const found = useSignal<T | null>(null);
   const problem = useSignal("");

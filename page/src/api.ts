@@ -27,9 +27,9 @@ export const waiting = signal(0);
 export const returned = signal(0);
 let isAway = false;
 
-/** After this many milliseconds without an answer the page says so. */
+/** After this many milliseconds without an answer the page reports that the daemon does not answer. */
 const SLOW = 5000;
-/** After this many milliseconds it cancels a request: twice the default time limit of the daemon (api.limits.request_time). */
+/** After this many milliseconds the page cancels a request: twice the default time limit of the daemon (api.limits.request_time). */
 const SILENT_MAX = 120_000;
 /** How long to wait before a failed request of a list is sent again, in milliseconds. */
 export const RETRY = 3000;
@@ -41,7 +41,7 @@ export interface Fault {
   end: number;
   /** The function that a misspelt name probably means. */
   meant?: string;
-  /** What should stand there. */
+  /** What the daemon expected at this position. */
   expected?: string;
 }
 
@@ -66,7 +66,7 @@ export async function post<T>(path: string, body: unknown, signal: AbortSignal, 
   return answerOf<T>(path, path, { method: "POST", body: JSON.stringify(body), headers, credentials: "same-origin", signal });
 }
 
-/** The header with a token. One that no header can hold cannot be the right one. */
+/** The header with a token. A token with characters that no header can hold cannot be the right one. */
 function bearer(token: string): Record<string, string> {
   if (token === "") return {};
   if (/[^\t\x20-\x7e\x80-\xff]/.test(token)) throw new Refusal(401, "this is not the token: it has characters that no token can have");
@@ -203,8 +203,9 @@ export interface ExplainedPart {
   known?: number;
   ms?: number;
   own_ms?: number;
-  /** The targets that the function of this call made, and how many more. */
+  /** The first targets that the function of this call made. */
   made?: MadePart[];
+  /** The number of further targets that it made. */
   more_made?: number;
 }
 
@@ -225,7 +226,7 @@ export interface ExplainedFetch {
   names: number;
   find_ms: number;
   read_ms: number;
-  /** The number of known points of the metrics below, by the place where they are. `cache` is the number for the whole fetch in a kept answer, null if not known. */
+  /** The number of known points of the metrics below, by the place where they are. `cache` is the number that a kept answer has for the whole fetch; null if it is not known. */
   points: { head: number; spool: number; peers: number; store: number; cache: number | null };
   metrics: {
     name: string;
@@ -380,7 +381,7 @@ export interface RuleTrial {
   };
 }
 
-/** What metrics cost. `stored_bytes`, `unread` and `both` are null if they are not known. */
+/** What metrics cost. `both` counts those that are neither written nor read. `stored_bytes`, `unread` and `both` are null if they are not known. */
 export interface Counts {
   metrics: number;
   bytes: number;
@@ -392,7 +393,7 @@ export interface Counts {
 
 export interface CostDirectory extends Counts {
   path: string;
-  /** Counts only the metrics directly in it. */
+  /** Whether only the metrics directly in the directory are counted. */
   direct: boolean;
   share: number;
 }

@@ -29,7 +29,7 @@ export function useRequest<T>(): { answer: Signal<T | null>; problem: Signal<Ref
   const send = (request: (signal: AbortSignal) => Promise<T>, said: (answer: T) => string) => {
     stop();
     busy.value = true;
-    // The reason of an earlier refusal is not one for this request. After a 401 the problem stays: it shows the field in which somebody may be typing the token.
+    // The reason why an earlier request was refused does not apply to this one. After a 401 the problem stays, because it shows the field in which somebody may be typing the token.
     if (problem.peek()?.status !== 401) problem.value = null;
     attempt(request, said);
   };

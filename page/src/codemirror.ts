@@ -198,7 +198,7 @@ async function complete(context: CompletionContext, wishes: Wishes): Promise<Com
       options.push({ label: `${one.name}=`, detail: one.default === undefined ? one.type : `${one.type}, ${literal(one.default)} by default`, boost: -2 });
     }
   }
-  // The labels are plain names. The editor would look for an escaped text in them; the server has found the right ones.
+  // The labels are plain names, so the editor must not filter them by the escaped text. The server has found the right ones.
   if (call.word.slice(dot + 1).includes("\\")) return { from: call.from + dot + 1, options, filter: false };
   return { from: call.from + dot + 1, options, validFor: /^[\w-]*$/ };
 }

@@ -13,7 +13,7 @@ export function Command({ text, what }: { text: string; what: string }) {
   );
 }
 
-/** A button that copies a command, which is its name. */
+/** A button that shows a command and copies it. */
 export function CopyCommand({ text }: { text: string }) {
   const said = useSignal("");
   return (

@@ -158,7 +158,7 @@ function Directories({ found, open }: { found: Costs; open: (path: string) => vo
         {total.stored_bytes === null ? "" : `, ${bytes(total.stored_bytes)} in the store now`}
         {tagged.metrics === 0 ? "." : `. ${count(tagged.metrics)} of them with tags, in no directory (${bytes(tagged.bytes)} when full).`}
       </p>
-      {!found.complete && <p class="problem">Not all metrics were counted: <code>api.limits.request_time</code> or <code>api.limits.find_visited</code> ended it. All numbers are of those that were; open a directory to count less.</p>}
+      {!found.complete && <p class="problem">Not all metrics were counted: <code>api.limits.request_time</code> or <code>api.limits.find_visited</code> ended the count. All numbers are of the metrics that were counted; open a directory to count less.</p>}
       {found.missing.map((why) => <p key={why} class="note">Not answered: {visible(why)}.</p>)}
       <h3>Biggest directories</h3>
       {directories.rows.length === 0 && <p class="note">There is none.</p>}
@@ -215,7 +215,7 @@ function Group({ found, title, group, of, options, open }: { found: Costs; title
           }))}
         />
       )}
-      {group.directories.length > 0 && whole !== null && <Command text={deleting(whole)} what="What a deletion would take:" />}
+      {group.directories.length > 0 && whole !== null && <Command text={deleting(whole)} what="What a deletion would remove:" />}
     </>
   );
 }

@@ -30,7 +30,7 @@ export interface Asked {
 }
 
 export interface Followed {
-  /** The place of the moment under the pointer, or null. */
+  /** The index of the time under the pointer, or null. */
   at: number | null;
   /** The series nearest to the pointer, or null. */
   nearest: number | null;
@@ -54,7 +54,7 @@ export class Drawn {
   readonly plot: uPlot;
   shaped: Shaped;
   asked: Asked;
-  /** Which series have values that need points. */
+  /** Which series have a value that only a point can show, because it is between two gaps. */
   lonely: boolean[];
 
   constructor(host: HTMLElement, asked: Asked, wishes: Wishes) {
@@ -93,7 +93,7 @@ export function update(drawn: Drawn, asked: Asked): void {
   });
 }
 
-/** The options of a plot. `now` has what is drawn when new values have come. */
+/** The options of a plot. `now` always has what is drawn at the moment, also after new values have come. */
 function options(asked: Asked, shaped: Shaped, wishes: Wishes, now: Pick<Drawn, "asked" | "shaped" | "lonely">): uPlot.Options {
   const { answer, dark } = asked;
   const text = dark ? "#9aa7b4" : "#55616d";
@@ -210,7 +210,7 @@ function lonely(values: (number | null | undefined)[]): boolean {
   return known.some((value, at) => value !== null && (known[at - 1] ?? null) === null && (known[at + 1] ?? null) === null);
 }
 
-/** The place of the nearest value of a series that has a longer step than others. */
+/** The index of the nearest value of a series that has a longer step than others. */
 function near(plot: uPlot, series: number, place: number): number {
   const values = plot.data[series];
   if (!values || values[place] !== undefined) return place;

@@ -12,7 +12,7 @@ import { Values } from "./values";
 
 interface Props {
   panel: Panel;
-  /** Points that fit on the plot. */
+  /** How many points fit on the plot. */
   points: number;
 }
 
@@ -154,7 +154,7 @@ function places({ points }: ExplainedFetch, isKept: boolean): string {
   const { cache, ...others } = points;
   const cached = cache === null ? "cache not known" : `cache ${count(cache)}`;
   const own = Object.entries(others).map(([place, number]) => `${place} ${count(number)}`).join(", ");
-  return `Points from ${own}, ${cached}${isKept ? " (in the kept answer, instead of the others)" : ""}.`;
+  return `Points from ${own}, ${cached}${isKept ? " (the cached answer has these instead of the others)" : ""}.`;
 }
 
 /** Why these stages answer, each reason once, and what xFilesFactor hides. */

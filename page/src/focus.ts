@@ -1,9 +1,9 @@
-// Where the focus goes when what has it disappears.
+// Moves the focus when the element that has it disappears.
 
 import type { RefObject } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-/** When a dialog that has the focus closes, what had the focus before gets it back. */
+/** When a dialog that has the focus closes, the element that had the focus before gets it back. */
 export function useReturn(dialog: RefObject<HTMLElement | null>): void {
   const before = useRef(document.activeElement);
   useEffect(() => {

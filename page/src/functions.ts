@@ -78,7 +78,7 @@ export function literal(value: unknown): string {
   return typeof value === "string" ? `'${value}'` : String(value);
 }
 
-/** A function with its parameters: the current one is marked by the caller. */
+/** The text of a function with its parameters, in parts, so that the caller can mark the current parameter. */
 export function signature(described: Described): { before: string; params: string[] } {
   const shown = described.params.map((param) => {
     const value = param.default === undefined ? "" : `=${JSON.stringify(param.default)}`;
@@ -91,7 +91,7 @@ export function signature(described: Described): { before: string; params: strin
 export function format(target: string, width = 72): string {
   let place = 0;
   const text = target.trim();
-  /** The text of an argument up to a comma or a closing bracket that is not inside of it. */
+  /** The text of an argument, up to the comma or closing bracket that ends it. */
   const part = (depth: number): string => {
     let out = "";
     let braces = 0;

@@ -2,7 +2,7 @@
 
 import { fields, list, string, type Fields } from "./json";
 
-/** How deep a layout may be. */
+/** How deeply layouts may be nested. */
 const DEPTH_MAX = 20;
 
 /** Whether a dashboard is in schema v2. */
@@ -60,7 +60,7 @@ function panel(element: Fields): Fields {
 function query(one: unknown): Fields {
   const spec = fields(fields(one)?.["spec"]) ?? {};
   const asked = fields(spec["query"]) ?? {};
-  // At first the type of the data source was the kind of the query.
+  // Early versions of the schema have the type of the data source as the kind of the query.
   const kind = string(asked["group"]) || (asked["kind"] === "DataQuery" ? "" : string(asked["kind"]));
   const own = fields(asked["spec"]) ?? {};
   // An empty query has no target either.

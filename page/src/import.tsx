@@ -8,7 +8,7 @@ import { count, many, visible } from "./numbers";
 import { change, spoken, view } from "./state";
 import { Unseen } from "./unseen";
 
-/** The newest text for the dialog, in an object of its own each time; null if the dialog is closed. */
+/** The newest text for the dialog, in a new object each time; null if the dialog is closed. */
 export const importing = signal<{ text: string } | null>(null);
 
 /** What was wrong with the last file; "" for nothing. */
@@ -73,7 +73,7 @@ export function ImportDialog() {
     shown.current = importing.value;
     text.value = importing.value.text;
   }, [importing.value]);
-  // The dialog is closed by its buttons and by the one that opens it.
+  // Runs however the dialog is closed: by its own buttons, or by the button that opens it.
   useEffect(() => () => {
     given++;
     fileProblem.value = "";

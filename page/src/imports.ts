@@ -7,7 +7,7 @@ import { DEFAULT_FROM, DEFAULT_UNTIL, emptyPanel, PANELS_MAX, parseView, queryOf
 
 export interface Imported {
   view: View;
-  /** Variables in the targets, with the values that were chosen where they come from. */
+  /** Variables in the targets, with the values that they have in the imported graph. */
   variables: Pair[];
   /** What is not in the view, and why. */
   leftOut: string[];
@@ -75,7 +75,7 @@ function readJson(json: unknown): Imported {
   const dashboard = fields(outer["dashboard"]) ?? fields(outer["spec"]) ?? outer;
   if (isSecond(dashboard)) return readGrafanaDashboard(classic(dashboard));
   if (Array.isArray(dashboard["panels"]) || Array.isArray(dashboard["rows"])) return readGrafanaDashboard(dashboard);
-  // A library panel, as Grafana's API answers it, holds a panel.
+  // A library panel, as Grafana's API returns it, contains a panel.
   const panel = fields(fields(outer["result"])?.["model"]) ?? fields(outer["model"]) ?? outer;
   if (Array.isArray(panel["targets"])) return readGrafanaDashboard({ panels: [panel] });
   throw new Unreadable("this JSON has none of graphs (graphite-web), panels, rows or targets (Grafana)");
@@ -115,7 +115,7 @@ function graphiteTimes(config: Fields | null): { from: string; until: string } |
   return from && until ? { from, until } : null;
 }
 
-/** A day, and a time of it like "9:30 PM", as graphite-web writes HH:MM_YYYYMMDD. */
+/** A day and a time of day like "9:30 PM", in the form HH:MM_YYYYMMDD of graphite-web. */
 function moment(day: unknown, time: unknown): string | null {
   const date = /^(\d{4})-(\d\d)-(\d\d)/.exec(string(day)) ?? /^(\d{1,2})\/(\d{1,2})\/(\d{4})/.exec(string(day));
   const clock = /^(\d{1,2}):(\d\d)\s*([AP]M)?/i.exec(string(time));
@@ -166,7 +166,7 @@ function readExplore(state: unknown): Imported {
 function readGrafanaDashboard(dashboard: Fields): Imported {
   const leftOut: string[] = [];
   const panels: Panel[] = [];
-  // An export for others has the library panels that it uses.
+  // An export for sharing contains the library panels that it uses.
   const libraries = fields(dashboard["__elements"]) ?? {};
   const read = (all: unknown[], depth: number) => {
     if (depth > DEPTH_MAX) return void leftOut.push(`panels that are in more than ${DEPTH_MAX} others`);
@@ -204,7 +204,7 @@ function differences(panel: Fields): string[] {
   ];
 }
 
-/** How deep panels may be within others. Grafana itself has one level, its rows. */
+/** How deeply panels may be nested. Grafana itself has one level, its rows. */
 const DEPTH_MAX = 20;
 
 /** Fields of a query that do not say what is queried. */
@@ -240,7 +240,7 @@ function inGraphitesUnits(target: string): string {
   return target.replace(/'(\d+)m'/g, "'$1min'").replace(/'(\d+)M'/g, "'$1mon'");
 }
 
-/** What references may add to a target in characters: references to references could grow without end. */
+/** How many characters references may add to a target: references to references could grow without end. */
 const EXPANSION_MAX = 100_000;
 
 /** A target with `#A` replaced by the target of query A. */

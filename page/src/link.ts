@@ -20,16 +20,16 @@ export interface View {
   panels: Panel[];
 }
 
-/** Where a view begins that has no target yet. */
+/** The start time of a view that has no target yet. */
 export const DEFAULT_FROM = "-1h";
-/** Where a link with targets begins if it does not say so, as in /render. */
+/** The start time of a link with targets that contains none, as in /render. */
 const RENDER_FROM = "-24h";
 export const DEFAULT_UNTIL = "now";
 
 /** Maximum number of panels. More stall the browser. */
 export const PANELS_MAX = 100;
 
-/** Parameters that say how an answer is sent. A picture's size means nothing here either. */
+/** Parameters that say how an answer is sent, and the size of a picture. The page drops them. */
 const DROPPED = new Set(["format", "width", "height", "maxDataPoints", "jsonp", "pretty", "rawData", "_salt", "_t", "noCache"]);
 
 /** Options of a panel that only the page knows; /render ignores them. */
@@ -76,7 +76,7 @@ function defaultFrom(view: View): string {
   return view.panels.some((panel) => panel.targets.length > 0) ? RENDER_FROM : DEFAULT_FROM;
 }
 
-/** The values of parameters that have only these. Others have no effect. */
+/** The parameters that take only certain values, with these values. Other values have no effect. */
 const VALUES = new Map([
   ["areaMode", ["none", "first", "all", "stacked"]],
   ["lineMode", ["slope", "staircase", "connected"]],
@@ -173,14 +173,14 @@ export function withLive(view: View, live: boolean): View {
   return live ? rest : { ...rest, live: false };
 }
 
-/** The hidden ones of the series: those that `hide` names, or all except those that `only` names. An `only` that names none of the series is ignored. */
+/** The hidden series: those that `hide` names, or all except those that `only` names. An `only` that names none of the series is ignored. */
 export function hiddenOf(panel: Panel, names: readonly string[]): Set<string> {
   const [hide, only] = [valuesOf(panel, "hide"), valuesOf(panel, "only")];
   const isAlone = names.some((name) => only.has(name));
   return new Set(names.filter((name) => (isAlone ? !only.has(name) : hide.has(name))));
 }
 
-/** The panel after a series was hidden or shown again; `alone` shows it as the only one, or all again if it is. */
+/** The panel after a series was hidden or shown again; `alone` shows it as the only one. If it is the only one already, all are shown again. */
 export function withToggled(panel: Panel, names: readonly string[], name: string, alone: boolean): Panel {
   const hidden = hiddenOf(panel, names);
   const shown = names.filter((other) => !hidden.has(other));

@@ -75,7 +75,7 @@ export class Directory {
     changed.value++;
   }
 
-  /** Finds the open directories among new children. False, and no change, if one is not in the first page: its place is not known. */
+  /** Finds the open directories among new children. Returns false and changes nothing if one of them is not in the first page, because its place is not known then. */
   private reopen(children: Entry[]): boolean {
     const found = [...this.open.values()].map((directory): [number, Directory] => [children.findIndex((child) => join(this.path, child.name) === directory.path), directory]);
     if (found.some(([place]) => place < 0)) return false;
@@ -113,7 +113,7 @@ export type Row =
 export const changed = signal(0);
 export const root = new Directory("", 0);
 
-/** The row with a number. */
+/** The row with this number. 0 is the first row below the directory. */
 export function rowAt(number: number, directory: Directory = root): Row {
   if (directory.problem !== "") return { kind: "note", directory, text: directory.problem };
   let before = 0;

@@ -4,12 +4,12 @@ const SI = ["", "k", "M", "G", "T", "P", "E"];
 const SMALL = ["", "m", "µ", "n", "p"];
 const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
-/** A number with at most four digits and a prefix. `system` is yUnitSystem of /render. */
+/** A number in a short form: at most four digits and a prefix like k. `system` is yUnitSystem of /render; "none" means no prefix. */
 export function short(value: number | null | undefined, system = "si"): string {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   if (system === "sec" || system === "msec") return duration(system === "sec" ? value : value / 1000);
-  // Whole numbers keep all their digits.
+  // Without a prefix, large numbers are shown with all digits of their whole part.
   if (system === "none" || value === 0) return Math.abs(value) >= 1e5 && Math.abs(value) < 1e15 ? trimmed(Math.round(value), 15) : trimmed(value, 6);
   const size = Math.abs(value);
   const base = system === "binary" ? 1024 : 1000;
@@ -30,7 +30,7 @@ function trimmed(value: number, digits: number): string {
   return String(Number(text)).replace("-", "−");
 }
 
-/** A duration in seconds, like 90 min. */
+/** The text of a duration that is given in seconds, like 90 min. */
 export function duration(seconds: number): string {
   const sign = seconds < 0 ? "−" : "";
   const size = Math.abs(seconds);
@@ -77,7 +77,7 @@ function escaped(char: string): string {
   return digits.length > 4 ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
 }
 
-/** A name without characters that are invisible or change the writing direction. */
+/** A text in which characters that are invisible or change the writing direction are shown as escapes. */
 export function visible(text: string): string {
   return text.replace(UNSEEN, escaped);
 }

@@ -91,7 +91,7 @@ export function Options({ panel, place, table, toTable, explained, explain }: Pr
         </ul>
       </details>
       <button type="button" aria-pressed={table} onClick={toTable}>Table</button>
-      <button type="button" aria-pressed={explained} title="Why this graph looks so" onClick={explain}>Explain</button>
+      <button type="button" aria-pressed={explained} title="Why this graph looks the way it does" onClick={explain}>Explain</button>
     </span>
   );
 }

@@ -212,7 +212,7 @@ function Problem({ refusal, retryIn }: { refusal: Refusal; retryIn: number | nul
 
 interface TipProps {
   found: Columns;
-  /** What is drawn now. The plot is made after this part of the page, and made again for other series. */
+  /** Returns what is drawn now. A function, because the plot is made after this part of the page, and made again for other series. */
   shaped: () => Shaped | undefined;
   followed: ReadonlySignal<Followed | null>;
   zone: string;
@@ -300,7 +300,7 @@ function Table({ found, zone, unit }: { found: Columns; zone: string; unit: stri
 function onKey(event: KeyboardEvent, drawn: Drawn | null, found: Columns | null, zone: string, unit: string): void {
   if (!drawn || !found || event.ctrlKey || event.metaKey || event.altKey || event.target !== event.currentTarget) return;
   const { plot, shaped } = drawn;
-  // Keys may come faster than answers: a range that they made counts, not that of the answer.
+  // Keys may come faster than answers. If keys have set a range, that range counts, not the range of the answer.
   const asked = [view.peek().from, view.peek().until];
   const [from = 0, until = 0] = asked.every(isSeconds) ? asked.map(Number) : [found.from, found.until];
   const length = until - from;

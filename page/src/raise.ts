@@ -20,14 +20,14 @@ export class Raise {
     plot.over.before(this.#canvas);
   }
 
-  /** Raises a series, which counts from 1 as uPlot counts; null for none. */
+  /** Raises the series with this number, which counts from 1 as in uPlot; null for none. */
   show(series: number | null): void {
     if (series === this.#series) return;
     this.#series = series;
     this.draw();
   }
 
-  /** Call it whenever the plot was drawn. */
+  /** Draws the raised series. Must be called whenever the plot was drawn. */
   draw(): void {
     const { ctx, bbox, series, root } = this.#plot;
     const context = this.#canvas.getContext("2d");
@@ -75,7 +75,7 @@ export class Raise {
   }
 }
 
-/** The colour of a series. uPlot makes a function of what it was given. */
+/** The colour of a series. uPlot turns the colour that it was given into a function. */
 function paint(one: uPlot.Series, plot: uPlot, place: number): string | CanvasGradient | CanvasPattern {
   return typeof one.stroke === "function" ? one.stroke(plot, place) : (one.stroke ?? "transparent");
 }

@@ -134,7 +134,7 @@ export async function freeze(): Promise<void> {
       answered.value = { key, from: found.from, until: found.until };
     } catch (error) {
       if (isOther()) return;
-      // A guess would be a link that shows something else.
+      // With guessed times the link would show something else.
       refused.value = `The times were not made absolute: ${error instanceof Error ? error.message : String(error)}.`;
       return;
     }

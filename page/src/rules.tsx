@@ -83,7 +83,7 @@ function Explanation({ found }: { found: RuleExplanation }) {
       <h3>On its way in</h3>
       {passage.steps.length > 0 && (
         <Values
-          label="What takes the name"
+          label="Lists and rules that match the name"
           columns={["by", "file and line", "as written", "name after it"]}
           rows={passage.steps.map((step, place) => ({
             key: String(place),
@@ -98,7 +98,7 @@ function Explanation({ found }: { found: RuleExplanation }) {
           {passage.steps.some((step) => step.kind === "rewrite" || step.kind === "post") ? "Stored as" : "No rule renames it. Stored as"} <code>{visible(passage.stored)}</code>
         </p>
       )}
-      {metric && passage.refused && <p class="note">The rest is about the metric <code>{visible(metric.name)}</code>, which may exist from before.</p>}
+      {metric && passage.refused && <p class="note">The rest is about the metric <code>{visible(metric.name)}</code>, which may already exist.</p>}
       {found.schemas && <Sections title="Retention" fits={found.schemas} />}
       {found.aggregations && <Sections title="Aggregation" fits={found.aggregations} />}
       {metric && <Stages metric={metric} />}
@@ -120,7 +120,7 @@ function Sections({ title, fits }: { title: string; fits: Fits }) {
       {fits.sections.length === 0 && <p>None of the {many(fits.of, "section")} of <code>{file}</code> fits, so carbon's default applies: {fits.default}.</p>}
       {fits.sections.length > 0 && (
         <>
-          <p class="note">{many(fits.sections.length, "section")} of {count(fits.of)} in <code>{file}</code>: the first decides, the others would without those before them.</p>
+          <p class="note">{many(fits.sections.length, "section")} of {count(fits.of)} in <code>{file}</code>: the first one decides. Each of the others would decide if those before it did not exist.</p>
           <Values
             label={`${title}: sections that fit`}
             columns={["section", "order", "line", "gives", "pattern", "tried as"]}
@@ -237,7 +237,7 @@ function Tried({ found, inForce }: { found: RuleTrial; inForce: RulesInForce }) 
   return (
     <div class="tried" role="group" aria-label="What the rules would do">
       <h3>{many(found.metrics, "metric")} counted</h3>
-      {!found.complete && <p class="problem">Not all metrics were counted: <code>api.limits.request_time</code> or <code>api.limits.find_visited</code> ended it.</p>}
+      {!found.complete && <p class="problem">Not all metrics were counted: <code>api.limits.request_time</code> or <code>api.limits.find_visited</code> ended the count.</p>}
       {!found.tagged && <p class="note">Tagged series are not counted: they need <code>index.mode = "memory"</code>.</p>}
       {found.warnings.map((warning) => <p key={warning} class="note">{visible(warning)}</p>)}
       <Used title="Retention" sections={found.schemas} />

@@ -11,7 +11,7 @@ export interface Shaped {
   drawn: (number | null | undefined)[][];
   /** The series' own values on the same times. */
   own: (number | null | undefined)[][];
-  /** For stacked series: the series that is below, or -1 for the ground. */
+  /** For each stacked series the series below it, or -1 for the ground; null for other series. */
   below: (number | null)[];
 }
 

@@ -16,11 +16,11 @@ const SHOWN = ["graphs", "status", "rules", "costs"] as const;
 export type Shown = (typeof SHOWN)[number];
 export const showing = signal<Shown>("graphs");
 export const theme = signal<"auto" | "dark" | "light">("auto");
-/** The range of the newest answer in seconds, and the times that were asked for. */
+/** The range of the newest answer, in seconds since the epoch. `key` stands for the times and the time zone that were asked for. */
 export const answered = signal<{ key: string; from: number; until: number } | null>(null);
 /** Parts of the link that could not be read, or not shown. */
 export const unread = signal<string[]>([]);
-/** Why something that was asked for was not done; "" if all was. */
+/** Why the last action of the user was not carried out; "" if it was. */
 export const refused = signal("");
 /** What a screen reader is to say. */
 export const spoken = signal("");
@@ -35,7 +35,7 @@ const ownZone = known === undefined || known === "Etc/Unknown" ? "" : known;
 /** The time zone that times are shown and read in: the chosen one, or the browser's. "" if it is not known. */
 export const zone = computed(() => (isZone(view.value.tz) ? view.value.tz : ownZone));
 
-/** Which panel is which. */
+/** The keys by which the page recognises a panel when others are removed. */
 export const panelKeys = new Keys();
 
 /** Whether the time range moves with the clock. */
@@ -160,7 +160,7 @@ export function addPanel(targets: string[] = []): void {
     change({ ...view.peek(), panels });
     current.value = view.peek().panels.length - 1;
   });
-  // A message says so if the page shows no more panels.
+  // If the page shows no more panels, a message about that is shown instead.
   if (view.peek().panels.length > length) spoken.value = `Panel ${length + 1} added`;
 }
 

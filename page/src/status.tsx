@@ -116,7 +116,7 @@ function Shown({ seen }: { seen: Seen }) {
         </p>
       )}
       <Stages store={status.store} />
-      <Jobs title="Jobs that were asked for" jobs={status.jobs} />
+      <Jobs title="Requested jobs" jobs={status.jobs} />
       <Jobs title="Scheduled jobs" jobs={status.maintenance} />
       {GROUPS.map(([title, beginnings]) => <Group key={title} title={title} seen={seen} belongs={(name) => begins(name, beginnings)} />)}
       <Group title="Others" seen={seen} belongs={(name) => !begins(name, [...SHOWN_ELSEWHERE, ...GROUPS.flatMap(([, beginnings]) => beginnings)])} />
@@ -220,11 +220,11 @@ function Jobs({ title, jobs }: { title: string; jobs: unknown[] }) {
   );
 }
 
-/** What is known of a job as text. */
+/** The text of a field of a job. */
 function cell(name: string, row: Record<string, unknown>): string {
   const value = row[name];
   if (value === null || value === undefined) return "–";
-  if (name === "every_seconds" && value === 0) return "when asked for";
+  if (name === "every_seconds" && value === 0) return "on request";
   if (name.endsWith("_seconds") && typeof value === "number") return duration(value);
   if (typeof value === "boolean") return value ? "yes" : "no";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
@@ -262,7 +262,7 @@ function valuesOf(figures: Figure[]): Map<string, number> {
   return new Map(figures.map((figure) => [keyOf(figure), figure.value]));
 }
 
-/** The increase a second since the status before, which a restart makes unknown. */
+/** The increase per second since the previous status; unknown after a restart. */
 function rate(seen: Seen, figures: Figure[]): string {
   const { before } = seen;
   if (!before) return "–";

@@ -87,7 +87,7 @@ function Tag({ tag }: { tag: string }) {
 /** The values of a tag. The daemon filters them, as there may be more than the page shows. */
 function Values({ tag }: { tag: string }) {
   const filter = useSignal("");
-  /** A filter stays when it leaves few values. */
+  /** Whether the filter is shown. Once shown, it stays, even when it leaves few values. */
   const hasFilter = useRef(false);
   const words = filter.value;
   const { found, problem } = useAnswer<{ values: Value[] } | null>(`tags/${encodeURIComponent(tag)}`, () => [["limit", String(VALUES + 1)], ["filter", holding(words)]], words);

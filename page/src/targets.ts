@@ -25,7 +25,7 @@ export function targetOf(path: string, leaf: boolean): string {
   return `seriesByTag(${tags.map(quoted).join(", ")})`;
 }
 
-/** The regular expression for texts that contain this one, in any case; "" for all. */
+/** The regular expression for texts that contain this one, in upper or lower case; "" for all. */
 export function holding(text: string): string {
   return text === "" ? "" : `(?is).*${text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}`;
 }

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 
 const TOKEN = "plumbago.token";
 
-/** What was typed in this tab; "" if nothing was. */
+/** The token that was typed in this tab; "" if there is none. */
 export function token(): string {
   try {
     return sessionStorage.getItem(TOKEN) ?? "";

@@ -30,7 +30,7 @@ export function Tree() {
     if (!element) return;
     const observer = new ResizeObserver(() => (height.value = element.clientHeight));
     observer.observe(element);
-    // Rows do not move under the hands of somebody who is in the tree.
+    // The rows do not change while the tree has the focus.
     const isFree = () => document.visibilityState === "visible" && !element.contains(document.activeElement);
     const timer = window.setInterval(() => isFree() && void refreshTree(), REFRESH);
     return () => {

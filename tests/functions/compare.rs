@@ -6,7 +6,7 @@ use serde_json::Value;
 /// How names and tags are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Texts {
-    /// They must be equal byte by byte.
+    /// The texts must be equal byte by byte.
     Exact,
     /// Numbers in the texts may differ after the ninth digit.
     ByNumber,

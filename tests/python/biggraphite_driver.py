@@ -172,7 +172,7 @@ def load(command):
     for call in calls:
         for number, metric in enumerate(metrics):
             accessor.insert_points_async(metric, call)
-            if number % 1000 == 999:  # As many are on their way at most.
+            if number % 1000 == 999:  # At most 1000 calls are on their way.
                 wait(accessor)
     wait(accessor)
     return {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
@@ -216,7 +216,7 @@ def glob(command):
             metrics = sorted(set(accessor.glob_metric_names(pattern)))
             directories = sorted(set(accessor.glob_directory_names(pattern)))
             found.append({"metrics": metrics, "directories": directories})
-        except Exception as error:  # Some globs are too much for it; the test says which.
+        except Exception as error:  # Some globs are too much for BigGraphite; the test says which.
             found.append({"error": repr(error)})
     return {"found": found}
 

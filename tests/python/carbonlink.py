@@ -71,7 +71,7 @@ def query(command):
     points = {}
     for metric in command["metrics"]:
         found = pool.query(metric)
-        # From a metric of carbon's own, the client makes a dictionary.
+        # For one of carbon's own metrics, the client returns a dictionary.
         points[metric] = sorted(found.items() if isinstance(found, dict) else found)
     return {"points": points}
 

@@ -30,14 +30,14 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 
-settings.UTF8_METRICS = True  # Names are read whole, as in Plumbago always.
+settings.UTF8_METRICS = True  # Names are read whole, as Plumbago always does.
 
 django.setup()
 logging.disable(logging.CRITICAL)
 
 from django.core.management import call_command  # noqa: E402
 
-call_command("migrate", run_syncdb=True, verbosity=0)  # events() asks a table.
+call_command("migrate", run_syncdb=True, verbosity=0)  # events() reads a table.
 
 import pytz  # noqa: E402
 from graphite.errors import InputParameterError  # noqa: E402
@@ -50,7 +50,7 @@ now = 0
 
 
 class Finder:
-    """Stands where graphite-web asks its stores."""
+    """Takes the place of graphite-web's stores."""
 
     tagdb = datalib.STORE.tagdb
 
@@ -117,7 +117,7 @@ zone = pytz.utc
 
 
 def number(value):
-    """What JSON has no word for, as text; unknown is null."""
+    """The value; infinity, which JSON cannot express, as text; null if unknown."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     value = float(value)

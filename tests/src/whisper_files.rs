@@ -18,7 +18,7 @@ pub type Slot = (i64, Option<f64>);
 pub struct WhisperFiles(JsonLines);
 
 impl WhisperFiles {
-    /// Starts it. Returns `None` if whisper is not installed.
+    /// Starts the process. Returns `None` if whisper is not installed.
     pub fn start(directory: &Path) -> Option<Self> {
         let mut command = Command::new(counterpart::python()?);
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/python/whisper_files.py"));

@@ -268,7 +268,7 @@ fn an_aggregation_method_is_read_and_changed() {
     assert_eq!(window(&daemon, "m.kept", NOW), 2.0);
     assert!(graphite.get("m.kept", "xff")["raised"].as_str().unwrap().contains("Unsupported metadata key"));
 
-    // The same calls over HTTP.
+    // The same calls work over HTTP.
     let found =
         daemon.get("/metrics/get-metadata?metric=m.old&metric=m.kept&metric=none&key=aggregationMethod");
     let expected =

@@ -117,7 +117,8 @@ fn a_start_from_a_checkpoint_has_everything() {
     daemon.stop_well();
 }
 
-/// Wrong bytes in the journal do not matter as long as nobody needs its records, and are said by the start that does.
+/// Wrong bytes in the journal do not matter as long as no start needs its records. A start that needs them
+/// reports the damage.
 #[test]
 fn a_start_from_a_checkpoint_does_not_read_the_journal() {
     let mut world = World::new(2);

@@ -359,7 +359,8 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// It started and stopped successfully, or exited with a message that names the directory.
+    /// Whether the daemon started and stopped successfully, or exited with a message that names the
+    /// directory.
     fn is_clear(&self) -> bool {
         match self {
             Self::Started { code, panicked, .. } => *code == Some(0) && !panicked,

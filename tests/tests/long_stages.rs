@@ -1,4 +1,5 @@
-//! Stages of years of seconds: what reads them takes memory and time by the points that exist, not by the slots.
+//! Stages of years of seconds: the memory and time of reading them depend on the points that exist, not on
+//! the slots.
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::send::Point;
@@ -22,15 +23,15 @@ fn put(daemon: &Daemon, name: &str, times: &[i64]) {
     daemon.put(&times.iter().map(|time| Point::new(name, *time, (time % 97) as f64)).collect::<Vec<_>>());
 }
 
-/// The points that `read` prints of a metric, as times.
+/// The times of the points that `read` prints.
 fn read(setup: &Setup, arguments: &[&str]) -> Vec<i64> {
     let from = (NOW - 12 * YEAR).to_string();
     let text = setup.run_well(&[&["read", "--from", &from], arguments].concat());
     text.lines().filter_map(|line| line.split('\t').nth(1)?.parse().ok()).collect()
 }
 
-/// Checks the peak of memory, and how many columns were read from the store since the start. In pieces of a million
-/// slots, twelve years of seconds are 361.
+/// Checks the peak of memory, and how many columns were read from the store since the start. Read in pieces
+/// of a million slots, twelve years of seconds would take 361 columns.
 fn check(daemon: &Daemon, what: &str) {
     let peak = daemon.memory("VmHWM");
     assert!(peak < 500 << 20, "{what}: {peak} bytes");
@@ -86,7 +87,7 @@ fn verbs_take_little_memory() {
     check(&daemon, "delete");
 }
 
-/// Rules that shorten the stage, and rules that make it long again.
+/// Applies rules that shorten the stage, and then rules that make it long again.
 #[test]
 fn settings_change_within_little_memory() {
     let mut setup = setup();

@@ -76,7 +76,7 @@ fn wrong_credentials() {
     cql.query("GRANT MODIFY ON KEYSPACE credentials TO limited").unwrap();
     run.check_server("after the right was granted again");
 
-    // The same for the tables of names.
+    // The role loses the same right for the tables of names.
     cql.query("REVOKE MODIFY ON KEYSPACE credentials_metadata FROM limited").unwrap();
     let mut number = 0;
     // The server keeps rights in a cache for a while, so the first names may still be written.

@@ -372,7 +372,7 @@ fn a_mistyped_directory_stays_away() {
     }
 }
 
-/// Nobody may read what the daemon prints: a pipe's reader has ended, or the disk of a file is full.
+/// What the daemon prints may reach nobody: the reader of a pipe has ended, or the disk of a file is full.
 #[test]
 fn a_daemon_does_not_end_when_its_output_cannot_be_written() {
     let mut setup = Setup::new();

@@ -13,7 +13,8 @@ use plumbago_tests::wait::wait_until;
 /// A Monday, at the start of an hour.
 const START: i64 = 1_763_974_800;
 const METRICS: usize = 20;
-/// Number of slots sent before, during and after the failure, each time several journal segments.
+/// Number of slots that are sent before, during and after the failure. Each of the three times, they fill
+/// several journal segments.
 const PHASE: i64 = 45;
 
 struct Run {

@@ -43,7 +43,8 @@ pub(crate) struct Carbon {
 }
 
 impl Carbon {
-    /// Starts it with its files in `directory`, and waits until it listens. `None` if carbon is not installed.
+    /// Starts carbon-cache with its files in `directory`, and waits until it listens. `None` if carbon is not
+    /// installed.
     pub(crate) fn start(directory: PathBuf, line: SocketAddr, pickle: SocketAddr) -> Option<Self> {
         let section = format!(
             "[cache]\nUSER =\nLINE_RECEIVER_INTERFACE = {}\nLINE_RECEIVER_PORT = {}\nPICKLE_RECEIVER_INTERFACE = {}\n\

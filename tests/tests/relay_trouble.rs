@@ -71,7 +71,8 @@ fn points_for_a_destination_that_is_away_survive_a_kill() {
         page.contains("\"ready\":true") && page.contains(&format!("{address} accepts no points")),
         "{page}"
     );
-    // The writer pauses for five milliseconds at a time. A kill may lose the points that wait in memory until then.
+    // The writer pauses for five milliseconds at a time. A kill may lose the points that wait in memory
+    // during a pause.
     wait_until("the points on disk", || {
         let queue = setup.data().join("relay");
         let files = walk(&queue);

@@ -32,7 +32,7 @@ fn shown(daemon: &Daemon, name: &str, seconds: i64) -> Slots {
     shown_at(daemon, name, seconds, T0)
 }
 
-/// The stages after the change.
+/// Checks the stages of a metric after the change.
 fn check_new(daemon: &Daemon, name: &str, wanted: &Slots) {
     assert_eq!(shown(daemon, name, 3 * DAY - 60), *wanted, "{name}");
     assert_eq!(shown(daemon, name, 20 * DAY), windows(wanted, 600), "{name}");

@@ -257,7 +257,11 @@ fn jobs_are_listed_cancelled_and_outlived() {
     let started = daemon.post_admin("/admin/jobs?job=clean&dry_run=true&rate=0");
     assert_eq!(started.status, 200, "{started:?}");
     wait_until("the job to end", || jobs(&daemon).last().unwrap()["state"] == "done");
-    assert!(jobs(&daemon).last().unwrap()["result"].to_string().contains("clean_rows"));
+    let ended = jobs(&daemon).pop().unwrap();
+    assert!(
+        ended["result"].to_string().contains("clean_rows") && ended["rate"].as_f64() > Some(0.0),
+        "{ended}"
+    );
     for (path, status, part) in [
         ("/admin/jobs?job=coffee", 404, "clean, repair, copy, move, delete"),
         ("/admin/jobs?job=coffee", 404, "import-store"),
@@ -271,6 +275,8 @@ fn jobs_are_listed_cancelled_and_outlived() {
         assert!(answer.status == status && answer.body.contains(part), "{path} {answer:?}");
         assert_eq!(http::post(daemon.admin(), path, "").status, 401, "{path}");
     }
+    // The speed of a job that has ended does not change.
+    assert_eq!(jobs(&daemon).pop().unwrap(), ended);
 
     let command = slow_clean(&setup, &daemon);
     daemon.kill();

@@ -108,7 +108,7 @@ pub(crate) struct RoundTrip {
     pub(crate) report: Value,
     /// The directory of the files.
     pub(crate) root: PathBuf,
-    /// Their archives, by kind.
+    /// The archives of the files, by kind.
     pub(crate) retentions: Vec<Vec<(i64, i64)>>,
     pub(crate) paths: Vec<PathBuf>,
     /// The archives of each file, as whisper-fetch shows them.
@@ -445,7 +445,7 @@ fn a_killed_import_goes_on() {
     daemon.stop_well();
 }
 
-/// The same on Cassandra, where the tables for a file's retention must exist.
+/// On Cassandra, too, `/render` shows what whisper shows. The tables for a file's retention must exist.
 #[test]
 fn cassandra_shows_what_whisper_shows() {
     const KEYSPACE: &str = "whisper_import";

@@ -72,7 +72,7 @@ struct Buffer {
     due_ms: i64,
     /// The newest segment of the log that names this buffer; 0 for none.
     named_in: u32,
-    /// The rule was removed: the buffer is computed once more and closed.
+    /// Whether the rule was removed. The buffer is then computed once more and closed.
     is_retired: bool,
 }
 

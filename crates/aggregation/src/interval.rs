@@ -13,9 +13,9 @@ pub(crate) struct Interval {
     folded: f64,
     /// All values, for percentiles.
     values: Vec<f64>,
-    /// Values have arrived since the last computation.
+    /// Whether values have arrived since the last computation.
     pub(crate) is_active: bool,
-    /// The interval is too old to be kept, and its last value is on its way to the store.
+    /// Whether the interval is too old to be kept, and its last value is on its way to the store.
     pub(crate) is_closing: bool,
     /// The oldest segment of the log that has records of it.
     pub(crate) segment: u32,

@@ -1,8 +1,8 @@
 //! The durable log of the open intervals, in a journal of its own.
 //!
 //! A record's metric is the number of a buffer or a group, with the kind of the record in the top bits. All
-//! records of an interval carry a time in it. [`Kind`] says what they mean, `docs/formats/aggregation.md`
-//! describes them.
+//! records of an interval carry a time within that interval. [`Kind`] says what they mean,
+//! `docs/formats/aggregation.md` describes them.
 
 use plumbago_journal::{Journal, JournalError, JournalWriter};
 
@@ -63,8 +63,8 @@ impl Kind {
 pub(crate) struct Log {
     journal: Journal,
     writer: JournalWriter,
-    /// Records were dropped, because the disk accepted none for too long. Nothing is appended until the disk accepts
-    /// records again.
+    /// Whether records were dropped, because the disk accepted none for too long. Nothing is appended until
+    /// the disk accepts records again.
     is_broken: bool,
 }
 

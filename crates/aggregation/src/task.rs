@@ -67,7 +67,7 @@ impl<D: Derived> Chores<D> {
         true
     }
 
-    /// Computes what is due.
+    /// Computes what is due. Returns false if nothing more can be done.
     async fn compute(&self) -> bool {
         let inner = &*self.aggregation.0;
         loop {
@@ -93,7 +93,7 @@ impl<D: Derived> Chores<D> {
         }
     }
 
-    /// Closes intervals once their last value is safe.
+    /// Closes intervals once their last value is safe. Returns false if nothing more can be done.
     async fn close(&self, closing: &[Closing]) -> bool {
         if !self.derived.wait_written().await {
             return false;

@@ -8,9 +8,9 @@ use plumbago_store::FetchError;
 /// A time range of a find request, in seconds since the epoch. Both ends belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FindRange {
-    /// The start; `i64::MIN` if the range has none.
+    /// The first second, since the epoch; `i64::MIN` if the range has no start.
     pub from: i64,
-    /// The end; `i64::MAX` if the range has none.
+    /// The last second, since the epoch; `i64::MAX` if the range has no end.
     pub until: i64,
 }
 

@@ -149,7 +149,7 @@ impl Cache {
 pub(crate) struct Kept {
     pub(crate) kind: HeaderValue,
     pub(crate) body: bytes::Bytes,
-    /// The points that it was made of.
+    /// The points that the response was made of.
     pub(crate) points: Arc<[FetchPoints]>,
 }
 

@@ -1,5 +1,5 @@
-//! What the names of formats say about carbonapi's protocol. Requests choose it, and `format/protobuf.rs` writes its
-//! messages.
+//! The versions of carbonapi's protocol, and the names of formats by which requests choose a version.
+//! `format/protobuf.rs` writes the messages.
 
 /// The versions of carbonapi's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

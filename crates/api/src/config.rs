@@ -95,8 +95,8 @@ impl Default for CacheConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageConfig {
-    /// Whether browsers get the page at `/`. Its calls /plumbago/browse and /plumbago/search are answered
-    /// even if not.
+    /// Whether browsers get the page at `/`. The calls /plumbago/browse and /plumbago/search are answered in
+    /// any case.
     pub enabled: bool,
     /// Who may see the daemon's status and costs, and test its rules.
     pub status: StatusAccess,

@@ -173,7 +173,8 @@ impl IntoResponse for AdminError {
     }
 }
 
-/// The response to a method that the path does not take. `allowed` are those that it takes, as in the header `Allow`.
+/// The response to a method that the path does not accept. `allowed` lists the accepted methods, as in the
+/// header `Allow`.
 pub(crate) fn wrong_method(method: &Method, allowed: &'static str) -> Response {
     let text = format!("{method} is not supported here; use {allowed}\n");
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 pub(crate) struct Fault {
     /// The text of the target.
     target: String,
-    /// The first wrong character and the one after the last wrong character, both as positions in characters
-    /// from 0.
+    /// `begin` is the position of the first wrong character, `end` the position after the last one. Both
+    /// count characters, from 0.
     begin: usize,
     end: usize,
     /// The function that the sender probably meant.

@@ -37,8 +37,8 @@ const POINTS_PER_PIECE: usize = 512;
 
 /// Writes series. Each series consists of a head, its points in order, and a tail.
 pub(crate) trait SeriesFormat: Send + Unpin + 'static {
-    /// Whether points are consolidated to the requested width and points at or after the end of a series are
-    /// omitted.
+    /// Whether the format consolidates points to the requested width, and omits points at or after the end of
+    /// a series.
     const THINS: bool;
 
     /// Writes the text before the first series.

@@ -1,5 +1,5 @@
-//! Access to the configuration of metrics: retention, aggregation method and xFilesFactor. Single settings have the
-//! keys of graphite-web's metadata calls, of which `aggregationMethod` is the only one.
+//! Access to the settings of metrics: retention, aggregation method and xFilesFactor. Single settings have
+//! the keys of graphite-web's metadata calls, of which `aggregationMethod` is the only one.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use plumbago_model::MetricConfig;
 
-/// Looks up the configuration of metrics.
+/// Looks up and changes the settings of metrics.
 #[async_trait]
 pub trait Metadata: Send + Sync + Debug {
-    /// Returns the configuration of each metric in the order of `names`, with `None` for a metric that does
-    /// not exist.
+    /// Returns the settings of each metric in the order of `names`, with `None` for a metric that does not
+    /// exist.
     ///
     /// # Errors
     ///
@@ -34,12 +34,12 @@ pub trait Metadata: Send + Sync + Debug {
     async fn set(&self, name: &str, key: &str, value: &str) -> Result<String, MetadataError>;
 }
 
-/// Why the configuration was not read or changed, as a sentence for the client.
+/// Why settings were not read or changed, as a sentence for the client.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct MetadataError(pub String);
 
-/// For servers without a metadata store: no metric has a configuration.
+/// For servers without a metadata store: no metric has settings.
 #[derive(Debug)]
 pub struct NoMetadata;
 

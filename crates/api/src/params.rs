@@ -102,8 +102,8 @@ impl Params {
         Ok(())
     }
 
-    /// Whether to read the body as a protobuf message. Every body of a protocol 3 request is one, also that
-    /// of a GET, unless its content type is that of a form.
+    /// Whether to read the body as a protobuf message. In protocol 3, every body is such a message, even the
+    /// body of a GET, unless its content type is that of a form.
     fn asks_by_message(&self, headers: &HeaderMap) -> bool {
         let is_third = self.get("format").and_then(Version::named) == Some(Version::V3);
         is_third && !matches!(form(&Method::GET, headers), Form::Encoded | Form::Multipart)

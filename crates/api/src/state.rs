@@ -108,8 +108,8 @@ pub(crate) struct Api {
     pub(crate) write_memory_kib: u32,
 }
 
-/// Smallest total memory for bodies of points, in KiB. It is larger if eight bodies of the largest size need
-/// more.
+/// Smallest total memory for bodies of points, in KiB. The total is larger if eight bodies of the largest
+/// size need more.
 const WRITE_MEMORY_KIB: usize = 64 << 10;
 /// Number of permits in [`Api::index_walks`].
 const INDEX_WALKS: usize = 4;

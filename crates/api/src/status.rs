@@ -94,7 +94,7 @@ pub struct CostQuestion {
 #[async_trait]
 pub trait CostSource: Send + Sync + Debug {
     /// Returns the biggest directories and tags, the newest metrics with their rules, and those that are not
-    /// written or reads, as a JSON object. Ends early at a limit; the object says so.
+    /// written or not read, as a JSON object. Ends early at a limit; the object says so.
     ///
     /// # Errors
     ///

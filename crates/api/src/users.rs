@@ -63,7 +63,7 @@ impl LiveUsers {
     /// Reads the file of users, if there is one.
     ///
     /// # Errors
-    /// If it cannot be read or used.
+    /// If the file cannot be read or used.
     pub(crate) fn new(
         config: &UsersConfig,
         admin: Option<Access>,

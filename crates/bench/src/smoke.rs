@@ -45,9 +45,9 @@ pub struct Probe {
 /// The times until the point appeared, in seconds since it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
-    /// The time until `/metrics/find` returned the name.
+    /// Seconds until `/metrics/find` returned the name.
     pub found: f64,
-    /// The time until `/render` returned the value.
+    /// Seconds until `/render` returned the value.
     pub read: f64,
 }
 
@@ -55,7 +55,7 @@ pub struct Times {
 ///
 /// # Errors
 ///
-/// If it cannot be sent, the API does not answer, or does not return the point within `patience`.
+/// If the point cannot be sent, or the API does not answer or does not return the point within `patience`.
 pub fn check(
     way: Way,
     listener: SocketAddr,

@@ -13,10 +13,11 @@ use crate::{cache, java};
 /// The release that has an archive. Java 11, which the others run on, cannot write one when it ends.
 const RELEASE: Release = Release::V5_0;
 
-/// The file in its directory of the cache.
+/// The name of the archive's file in the cache.
 const FILE: &str = "classes.jsa";
 
-/// Without these, Java neither writes nor reads an archive beside an agent. Cassandra needs one to measure objects.
+/// Without these, Java neither writes nor reads an archive beside an agent. Cassandra needs an agent to
+/// measure the size of objects.
 const BESIDE_AGENT: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent"];
 
 /// The arguments of `java` that use an archive.
@@ -24,9 +25,9 @@ pub(crate) fn use_by(archive: &Path) -> Vec<String> {
     arguments("SharedArchiveFile", archive)
 }
 
-/// The archive for nodes with these options, from the cache. If it is missing, `run` has to make it: it starts a node
-/// with the options that it gets, and stops the node cleanly. `None` if that fails, and for nodes that need not start
-/// quickly or whose release has none. They start without.
+/// The archive for nodes with these options, from the cache. If it is missing, `run` has to make it: it
+/// starts a node with the options that it is given, and stops the node cleanly. `None` if that fails, and for
+/// nodes that need not start quickly or whose release has no archive. Such nodes start without one.
 pub(crate) fn provide(
     options: &Options,
     run: impl FnOnce(&Options) -> Result<(), NodeError>,

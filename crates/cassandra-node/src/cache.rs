@@ -30,7 +30,7 @@ pub fn directory() -> Result<PathBuf, NodeError> {
 ///
 /// # Errors
 ///
-/// As [`directory`], and [`NodeError::Io`] if it cannot be created.
+/// As [`directory`], and [`NodeError::Io`] if the directory cannot be created.
 pub fn cassandra() -> Result<PathBuf, NodeError> {
     area("cassandra")
 }

@@ -121,7 +121,7 @@ impl Node {
         Ok(())
     }
 
-    /// Waits until it answers a query.
+    /// Waits until the node answers a query.
     ///
     /// # Errors
     ///

@@ -7,10 +7,11 @@ use crate::release::Release;
 /// When Cassandra syncs its commit log to disk (`commitlog_sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommitlogSync {
-    /// Before a write is acknowledged: `kill -9` loses nothing in keyspaces with durable writes.
+    /// The log is synced before a write is acknowledged: `kill -9` loses nothing in keyspaces with durable
+    /// writes.
     #[default]
     Batch,
-    /// Every ten seconds: `kill -9` loses the writes acknowledged since the last sync.
+    /// The log is synced every ten seconds: `kill -9` loses the writes acknowledged since the last sync.
     Periodic,
 }
 

@@ -54,7 +54,8 @@ fn a_node_speaks_cql_and_has_sasi() {
     cql.query("DROP KEYSPACE node_test").unwrap();
 }
 
-/// Its classes come from the archive. What Java unpacks is in the directory of the node, which is removed with it.
+/// The classes of the node come from the archive. What Java unpacks is in the directory of the node, which is
+/// removed with it.
 #[test]
 fn a_node_starts_from_the_archive_and_leaves_no_library() {
     let Some(Server::Own(cluster)) = for_tests() else { return };

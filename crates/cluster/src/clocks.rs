@@ -18,7 +18,8 @@ impl Member {
             let clock_ms = self.clock().now_ms();
             match self.store().server_clock_ms().await {
                 Ok(server_ms) => {
-                    // With the clock after the request: so a slow answer makes no clock look behind.
+                    // Read again after the request, so that a slow answer does not make our clock look
+                    // behind.
                     let lag_ms = behind.note(server_ms - self.clock().now_ms());
                     self.timestamps().set_lag(lag_ms);
                     self.store().set_lag(lag_ms);

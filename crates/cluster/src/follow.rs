@@ -148,8 +148,8 @@ impl Follower {
         for created in created.chunks(AT_ONCE) {
             let names: Vec<&str> = created.iter().map(|(name, _)| *name).collect();
             self.member.pace().wait(names.len(), Work::LookUp).await;
-            // As stored: the copy keeps the stored xFilesFactor too, even if it counts as 0. Otherwise the next round
-            // would take each of these metrics for a changed one, and announce it again.
+            // The metrics are copied as they are stored, with their xFilesFactor even if it counts as 0.
+            // Otherwise the next round would consider each of them changed, and announce it again.
             let metas = self.member.store().get(&names).await?.into_iter().flatten().collect();
             adopt(&self.member, &*self.local, metas).await?;
         }
@@ -241,8 +241,9 @@ impl Follower {
         Ok(())
     }
 
-    /// The names of new metrics that nobody has announced, so that the other daemons need not find them too. A
-    /// process that reads all names at once cannot tell: they may have been announced while it was not running.
+    /// The names of new metrics that nobody has announced. They are announced now, so that the other daemons
+    /// need not search for them. A process that reads all names at once cannot tell: they may have been
+    /// announced while it was not running.
     fn to_announce(&self, new: &[MetricMeta], now: i64) -> Vec<String> {
         if self.round.is_urgent {
             return Vec::new();
@@ -252,9 +253,10 @@ impl Follower {
         new.iter().filter(is_wanted).map(|meta| meta.name.clone()).collect()
     }
 
-    /// Handles names of the local copy that the round did not find. If a server has returned it may have lost
-    /// them, so they are created again. Otherwise another program has deleted them, so they are deleted here.
-    /// If most names are missing, nothing is deleted, because that is more likely a fault than a deletion.
+    /// Handles names of the local copy that the round did not find. If a server has returned, that server may
+    /// have lost these names, so they are created again. Otherwise another program has deleted the names, so
+    /// they are deleted here. If most names are missing, nothing is deleted, because that is more likely a
+    /// fault than a deletion.
     async fn end_round(&mut self) -> Result<(), ClusterError> {
         if !self.member.names().is_complete() {
             self.member.names().copy().sync_names().await?;

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host;
 
-/// How long a lease lasts after its last renewal, if its holder was killed. This is shorter than the restart
-/// of a daemon, so a restarted daemon can take the lease again.
+/// How long a lease lasts after its last renewal, if its holder was killed. It is short, so that a restarted
+/// daemon can soon take the lease again.
 const TTL: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How often the clock is compared with the elapsed time while a job runs. This asks no server.

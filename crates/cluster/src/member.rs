@@ -317,9 +317,9 @@ impl Member {
         self.returns() != self.handled_returns()
     }
 
-    /// How often names may have been lost: by restarts that the store has noticed, by restarts while this
-    /// daemon was not running, and by tables that were created again. The number only grows; one restart may
-    /// count twice.
+    /// Number of events in which names may have been lost: restarts that the store has noticed, restarts
+    /// while this daemon was not running, and tables that were created again. The number only grows; one
+    /// restart may count twice.
     pub(crate) fn returns(&self) -> u64 {
         self.store().names_restarts() + self.0.restarts.load(Ordering::Relaxed)
     }

@@ -35,8 +35,8 @@ impl Member {
         Ok(missing)
     }
 
-    /// Removes the rows of deleted metrics that are older than the deletion from the local disk. A deletion finds only
-    /// what is stored, so they would stay if they arrived after it.
+    /// Removes the rows of deleted metrics that are older than the deletion from the local disk. A deletion
+    /// finds only what is stored, so rows that arrived after it would stay.
     async fn forget_rows(&self, deletions: &[Deletion<'_>]) -> Result<(), ClusterError> {
         let known = deletions.iter().filter_map(|(name, at)| Some((*name, (*at)?)));
         let rows: Vec<(MetricId, i64)> =
@@ -60,7 +60,8 @@ impl Member {
     ) -> Result<(), ClusterError> {
         let now = self.clock().now();
         let names: Vec<&str> = deleted.iter().map(|(name, _)| *name).collect();
-        // A metric with points from after its deletion is watched, also if the deletion is heard of much later.
+        // A metric with points from after its deletion is watched, even if this daemon hears of the deletion
+        // much later.
         let times = deleted.iter().filter_map(|(_, at)| *at);
         let since = times.fold(now - QUIET.as_secs() as i64, |since, at| since.min(at + 1));
         let unloaded = local.forget(&names, since).await?;

@@ -121,9 +121,9 @@ impl Names {
         Arc::new(MetricConfig { x_files_factor: 0.0, ..(*config).clone() })
     }
 
-    /// Whether other daemons may not know a metric that another program has created and that this daemon now gets
-    /// points of, at `now` (seconds since the epoch). A daemon of Plumbago announces what it creates, and this one
-    /// would have heard of it; but BigGraphite announces nothing.
+    /// Whether a metric may be unknown to other daemons at `now` (seconds since the epoch). Another program
+    /// has created it, and this daemon now gets points of it without having known it. A daemon of Plumbago
+    /// announces what it creates, so this one would know it; but BigGraphite announces nothing.
     fn is_unannounced(&self, known: &MetricMeta, now: u32) -> bool {
         let has_others = self.0.ignores_x_files_factor.load(Ordering::Acquire);
         self.0.loads_all && self.is_complete() && (has_others || is_past_announcement(known, now.into()))
@@ -201,7 +201,7 @@ impl Names {
     }
 }
 
-/// Says that metrics got points before this daemon knew that they exist.
+/// Logs that metrics got points before this daemon knew that they exist.
 fn say_known(metrics: usize) {
     static SAID: Throttle = Throttle::new(RETRY_LINE_MS);
     if metrics > 0

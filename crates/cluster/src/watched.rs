@@ -9,10 +9,11 @@ use tokio::time::Instant;
 /// A deleted metric that got no point for this long is assumed to get none any more. It is unloaded. If a point
 /// arrives later, the metric is created again.
 pub(crate) const QUIET: Duration = Duration::from_secs(600);
-/// Number of checks in a row that must find points before a metric is created again. A single one may have found
-/// points from before the deletion that were still on their way to the store.
+/// Number of checks in a row that must find points before a metric is created again. A single check may have
+/// found points from before the deletion that were still on their way to the store.
 const LOOKS: u32 = 2;
-/// Most deleted metrics that are watched. Further ones stay loaded; the next round over all names finds them again.
+/// Largest number of deleted metrics that are watched. Further ones stay loaded; the next round over all
+/// names finds them again.
 const WATCHED_MAX: usize = 100_000;
 
 /// A deleted metric, and the time of its deletion by the servers' clock (seconds since the epoch), if it is known.
@@ -24,7 +25,7 @@ pub(crate) struct Watched(Mutex<HashMap<String, Watch>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Watch {
-    /// The time of the points that the metric got after its deletion is at least this, in seconds since the epoch.
+    /// Points from this time on are from after the deletion. In seconds since the epoch.
     points_since: i64,
     begun: Instant,
     looks: u32,
@@ -37,16 +38,16 @@ impl Watched {
 
     /// Watches deleted metrics. `now` is in seconds since the epoch.
     ///
-    /// A daemon hears of a deletion some time after it, and much later if the servers could not be reached. Points
-    /// of that time are new ones, so the time of the deletion decides, and not that of its notice. A metric that is
-    /// deleted once more is watched from then on.
+    /// A daemon hears of a deletion some time after it, and much later if the servers could not be reached.
+    /// Points that arrived in between are new. So what counts is the time of the deletion, not the time at
+    /// which the daemon hears of it. A metric that is deleted once more is watched from then on.
     pub(crate) fn add(&self, deletions: &[Deletion<'_>], now: i64) {
         let mut watched = self.lock();
         for (name, deleted) in deletions {
             if watched.len() >= WATCHED_MAX {
                 tracing::warn!(
                     WATCHED_MAX,
-                    "many metrics were deleted at once; whether the rest still get points is checked later"
+                    "many metrics were deleted at once; whether some of them still get points is checked later"
                 );
                 return;
             }

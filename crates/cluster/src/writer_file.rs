@@ -88,8 +88,9 @@ impl WriterFile {
         Self::draw(path, replica, former)
     }
 
-    /// Makes the file in `dir`, which came from a backup, the file of this directory, so that its writer id
-    /// and instance id stay in use. Returns what the file says, or `None` if there is none or it is damaged.
+    /// Adopts the file in `dir`, which came from a backup, as the file of this directory, so that its writer
+    /// id and instance id stay in use. Returns what the file says, or `None` if there is none or it is
+    /// damaged.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -189,7 +190,8 @@ impl WriterFile {
     }
 }
 
-/// Reads the file. Bytes that are no text make it a damaged one, not one that cannot be read.
+/// Reads the file. Bytes that are not text are replaced, so that the file counts as damaged instead of
+/// unreadable.
 fn read(path: &Path) -> io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

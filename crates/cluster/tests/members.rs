@@ -102,7 +102,8 @@ async fn timestamps_ahead_of_the_server_are_said_while_they_are() {
     assert_eq!(reasons(&daemon.member), [""; 0]);
 }
 
-/// Otherwise what other daemons have deleted would hide the rows of this one until its clock is past the deletion.
+/// Without this, deletions by other daemons would hide the rows of this daemon until its clock has passed the
+/// time of the deletion.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_behind_is_said_and_timestamps_follow_the_server() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());

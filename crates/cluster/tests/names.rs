@@ -148,7 +148,8 @@ async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
     assert!(has(&a) && has(&b));
 }
 
-/// On BigGraphite's tables, where the xFilesFactor counts as 0, daemons do not announce a name to each other in turn.
+/// On BigGraphite's tables, where the xFilesFactor counts as 0, daemons do not announce the same name to each
+/// other again and again.
 #[tokio::test(start_paused = true)]
 async fn a_name_is_not_announced_again_in_each_round() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -331,7 +332,8 @@ async fn a_second_deletion_counts_too() {
     assert!(!daemon.loaded.has("busy.0"));
 }
 
-/// Points of a metric may come before this daemon has read its name. The engine is told which settings it has.
+/// Points of a metric may come before this daemon has read its name. Then the engine gets the settings that
+/// the metric has on the server.
 #[tokio::test]
 async fn the_settings_of_a_metric_that_is_known_late_are_those_of_the_server() {
     let dir = tempfile::tempdir().unwrap();

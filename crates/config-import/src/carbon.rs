@@ -18,7 +18,7 @@ use crate::parse;
 /// One process of carbon: a program with the keys that it sees.
 pub(super) struct Instance {
     program: Program,
-    /// The name of its section, `cache` or `cache:b`.
+    /// The name of the section of this process, like `cache` or `cache:b`.
     section: String,
     line: usize,
     keys: Vec<Key>,

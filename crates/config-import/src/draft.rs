@@ -61,7 +61,7 @@ pub enum RemarkKind {
 pub struct Remark {
     /// The meaning of the remark for the reader.
     pub kind: RemarkKind,
-    /// Where the setting or the remark comes from.
+    /// Where the remark comes from.
     pub from: Origin,
     /// A sentence without a full stop.
     pub text: String,

@@ -34,7 +34,8 @@ pub enum Format {
 /// A file to import.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// The path, as remarks show it. Relative paths in it are resolved against its directory.
+    /// The path, as remarks show it. Relative paths in the file are resolved against the directory of this
+    /// path.
     pub path: String,
     /// The whole content of the file.
     pub text: String,

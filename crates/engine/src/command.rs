@@ -79,8 +79,8 @@ pub(crate) enum ShardCommand {
 /// How a worker stops.
 #[derive(Debug)]
 pub(crate) struct StopOrder {
-    /// Whether the shard is needed for a checkpoint, if the journal has all of its points. If not, the points
-    /// are stored.
+    /// Whether to hand the shard over for a checkpoint. This requires that the journal has all of the shard's
+    /// points; otherwise the points are stored.
     pub(crate) for_checkpoint: bool,
     pub(crate) done: oneshot::Sender<Stopped>,
 }

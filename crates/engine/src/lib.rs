@@ -12,7 +12,8 @@
 //! * `change`: metrics get other settings; `change/stages.rs` fills their new stages.
 //! * `copy`: metrics get other names (`copy/read.rs`, `copy/snapshot.rs`); reads their histories for another store
 //!   (`copy/stored.rs`).
-//! * `ranges`: a range of time of a metric is deleted.
+//! * `copy`: metrics are copied to other names (`copy/read.rs`, `copy/snapshot.rs`), or read to be copied to
+//!   another store (`copy/stored.rs`).
 //! * `slots`: slots as the store has them; long ranges are read without their empty parts (`pieces`).
 //! * `recover`: a start after a stop or a crash.
 //! * `checkpoint`: one file with all names and heads, from a clean stop to the next start.

@@ -153,8 +153,8 @@ impl Ceiling {
         let high = if self.paused { self.max - self.max / 32 } else { self.max };
         self.paused = drains && sample.used > high;
         // Set the grant before the flag. Otherwise a shard could see no grant and no flag, and wait
-        // needlessly. Pending creations will take memory, but only for a time, so they delay further
-        // creations and refuse none.
+        // needlessly. Pending creations take memory only for a time, so they delay further creations, but
+        // cause no refusals.
         let now = room.saturating_sub(sample.pending * CREATION_BYTES);
         let granted = if self.full { 0 } else { now / (METRIC_BYTES + CREATION_BYTES) };
         allowance.granted.store(i64::try_from(granted).unwrap_or(i64::MAX), Ordering::Relaxed);

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use plumbago_store::joined;
 
-/// About how many slots are in memory at a time; each takes 8 to 16 bytes.
+/// Approximate number of slots that are in memory at a time; each takes 8 to 16 bytes.
 pub(crate) const SLOTS_AT_ONCE: u64 = 1 << 20;
 
-/// Most ranges in one read.
+/// Largest number of ranges in one read.
 const RANGES_AT_ONCE: usize = 512;
 
-/// A part of the slots of the range or answer at a position.
+/// The position of a range or of an answer, and a part of its slots.
 pub(crate) type Piece = (usize, Range<u32>);
 
 /// Joins parts that overlap or touch, keeps what lies within `slots`, and cuts it into pieces of at most
@@ -27,7 +27,7 @@ pub(crate) fn cut(
     })
 }
 
-/// The pieces of one read after another.
+/// Groups of consecutive pieces, each small enough for one read.
 pub(crate) fn groups(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     let mut rest = pieces;
     std::iter::from_fn(move || {

@@ -10,8 +10,9 @@ use crate::pieces::{Piece, SLOTS_AT_ONCE, cut, groups};
 use crate::read::read_merged;
 use crate::shard::downsample::MetricLayout;
 
-/// Unknown slots in a row that a run may contain; with more, a new run begins. It takes about as much memory as a few
-/// slots, so points that are far apart, such as one a minute in a stage of seconds, take little.
+/// Unknown slots in a row that a run may contain; with more, a new run begins. A run takes about as much
+/// memory as a few slots, so points that are far apart, such as one a minute in a stage of one-second slots,
+/// take little memory.
 const GAP: u32 = 32;
 
 /// The stored slots of one stage.
@@ -25,7 +26,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The slots from this one on.
+    /// The slots of a column whose first value is that of slot `from`.
     pub(crate) fn new(from: u32, column: Column) -> Self {
         Self { from, numbers: None, column }
     }
@@ -70,8 +71,9 @@ impl Stored {
     }
 }
 
-/// Reads ranges, with the windows of all writers merged and the rows that are retained. If the ranges are long, only
-/// the parts that have rows are read, in pieces, and only known slots are kept: a range may have years of seconds.
+/// Reads ranges. The windows of all writers are merged, and retained rows are included
+/// ([`ReadRequest::include_retained`]). If the ranges are long, only the parts that have rows are read, in
+/// pieces, and only known slots are kept, because a range may have years of slots of one second.
 ///
 /// # Errors
 /// If the store cannot be read.
@@ -95,8 +97,9 @@ pub(crate) async fn read_stored(
     Ok(stored)
 }
 
-/// Reads the parts of ranges that have rows, a piece at a time, with the windows of all writers merged and the rows that
-/// are retained. Calls `visit` for each piece with the position of its range; the pieces of a range come in order.
+/// Reads the parts of ranges that have rows, a piece at a time. The windows of all writers are merged, and
+/// retained rows are included. Calls `visit` for each piece with the position of its range; the pieces of a
+/// range come in order.
 ///
 /// # Errors
 /// If the store cannot be read.

@@ -1,11 +1,11 @@
-//! Takes numbers off the front of bytes. `None` at their end. All numbers are little-endian. Finds the zeros at the
-//! end of bytes.
+//! Takes little-endian numbers from the front of a byte slice (`None` if it is too short), and finds the
+//! zeros at its end.
 
 /// Zeros that are compared at once.
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// The length of the bytes without the zeros at their end. Whole blocks are compared first: a log of 64 MiB has hardly
-/// anything but zeros, and a look at each byte takes a tenth of a second.
+/// The length of the bytes without the zeros at their end. Whole blocks are compared first, because a log of
+/// 64 MiB usually consists almost only of zeros, and comparing them byte by byte takes a tenth of a second.
 pub(crate) fn data_len(mut bytes: &[u8]) -> usize {
     while let Some(before) = bytes.strip_suffix(&ZEROS) {
         bytes = before;

@@ -44,7 +44,7 @@ pub(crate) fn finish(dir: &Path) -> Result<(), HostError> {
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        // The file is damaged. The check of the keyspaces finds the keyspaces that it named.
+        // The file is damaged. The check of the keyspaces finds the keyspaces that the file named.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(HostError::failed(format!("read {}", file.display()), error)),
     };

@@ -23,7 +23,7 @@ use crate::log::{end_of_data, log_number, logs};
 use crate::manifest::keyspaces;
 use crate::manifest::{self, Current};
 
-/// How often holding is tried again when fjall has removed a file before it was linked.
+/// How many times holding is tried again when fjall has removed a file before it was linked.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Files smaller than this are copied instead of linked, because they may be changed in place.
@@ -298,7 +298,7 @@ mod tests {
                             copied.keyspace(&format!("k{n}"), KeyspaceCreateOptions::default).unwrap();
                         let newest = keyspace.get(b"newest").unwrap().unwrap();
                         let newest = u64::from_be_bytes(newest[..].try_into().unwrap());
-                        // It has every commit up to the newest one, and none after it.
+                        // The copied keyspace has every commit up to the newest one, and none after it.
                         assert_eq!(keyspace.len().unwrap() as u64, newest + 1, "round {round}, keyspace {n}");
                         newest
                     })

@@ -200,7 +200,8 @@ mod tests {
             let torn = copied.join(newest().file_name().unwrap());
             let torn = fs::File::options().write(true).open(torn).unwrap();
             torn.write_all_at(&vec![0; end - cut], cut as u64).unwrap();
-            // Of the zeros that fjall allocates in advance, a megabyte is left. All 64 take long to read, each time.
+            // Keeps only one of the 64 megabytes of zeros that fjall allocates in advance, because reading
+            // all of them each time takes long.
             torn.set_len(end as u64 + (1 << 20)).unwrap();
             let again = open(&settings(&copied)).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
             let rows = again.database.keyspace("rows", KeyspaceCreateOptions::default).unwrap();

@@ -125,8 +125,8 @@ fn copy_start(from: &Path, len: u64, to: &Path) -> io::Result<()> {
     whole_or_none(to, copied)
 }
 
-/// Runs `write`, and removes the file if it could not be written completely. Otherwise each start on a full
-/// disk would leave another incomplete copy.
+/// Removes the file at `path` if `written` says that it could not be written completely. Otherwise each start
+/// on a full disk would leave another incomplete copy.
 pub(crate) fn whole_or_none(path: &Path, written: io::Result<()>) -> io::Result<()> {
     if written.is_err() {
         let _ = fs::remove_file(path);

@@ -186,7 +186,7 @@ fn open_table(path: &Path, table: &TableEntry, level: usize) -> Option<Table> {
     let open = || {
         let (cache, checksum) =
             (Arc::new(Cache::with_capacity_bytes(1 << 20)), Checksum::from_raw(table.checksum));
-        // fjall keeps these blocks in memory from the start.
+        // fjall loads the filters of level 0 and the indexes of levels 0 and 1 when it opens a table.
         let (filter, index) = (level == 0, level <= 1);
         Table::recover(path.to_owned(), checksum, table.global_seqno, 0, cache, None, filter, index).ok()
     };

@@ -14,7 +14,7 @@ pub struct Series {
     pub end: i64,
     /// Seconds between two values.
     pub step: i64,
-    /// One value per step; NaN is unknown.
+    /// One value per step; NaN if unknown.
     pub values: Arc<Vec<f64>>,
     /// How values are combined if several of them share a pixel.
     pub fold: Fold,

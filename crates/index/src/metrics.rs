@@ -1,4 +1,4 @@
-//! The metrics of the index.
+//! The self-metrics of the index.
 
 use plumbago_telemetry::{Counter, Gauge, Registry};
 

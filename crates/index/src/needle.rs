@@ -21,8 +21,9 @@ struct Short {
     length: usize,
     /// The mask with the bits of all its bytes.
     mask: u128,
-    /// The first and its last byte, repeated.
+    /// The first byte of the text, in every position.
     first: u128,
+    /// The last byte of the text, in every position.
     last: u128,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Frame<S> {
     pub(crate) component: u32,
     /// The state that the visitor returned for the directory.
     pub(crate) state: S,
-    /// Whether the tree has changed since then.
+    /// Whether the tree has changed since the sweep entered the directory.
     pub(crate) is_changed: bool,
     /// The next child.
     at: At,

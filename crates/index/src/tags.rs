@@ -33,7 +33,7 @@ pub(crate) struct Tags {
     /// The pairs of each series. A number without pairs is free.
     series: Vec<Series>,
     free: Vec<u32>,
-    /// How often a number was given to another series.
+    /// How many times a number was given to another series.
     reuses: u64,
     /// The pairs of all series.
     texts: Pool<u32>,

@@ -24,7 +24,7 @@ pub(crate) struct TreeSearch<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entered {
     state: State,
-    /// The number of matches before the directory.
+    /// The number of matches that were found before the directory was entered.
     before: usize,
     /// The highest rank found below the directory so far, as if it were the root; 0 if there is none.
     best: u32,

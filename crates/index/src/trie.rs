@@ -85,7 +85,7 @@ impl Trie {
     /// Inserts a name without empty components. Returns `false` if it existed.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let shared = self.latest.iter().zip(name).take_while(|(a, b)| a == b).count();
-        // A directory is shared if its component and the dot after it are equal.
+        // Both names are in a directory if its component and the dot after it are the same in both.
         while self.trail.last().is_some_and(|crumb| crumb.end >= shared) {
             self.count_in(self.trail.len() - 1);
             self.trail.pop();

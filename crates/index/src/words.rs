@@ -187,7 +187,8 @@ impl Words {
         for word in self.dotted.iter().filter(|word| begun & word.ready() == 0) {
             qualities &= !(3 << (2 * word.place));
         }
-        // A word's last bit moves to the first one of the next word, which any component may begin.
+        // The shift also moves the last bit of a word to the first bit of the next word. That does no harm,
+        // because any component may begin a word.
         (qualities, (begun << 1 | self.first) & found.parts)
     }
 

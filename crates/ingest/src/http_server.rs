@@ -25,7 +25,7 @@ pub(crate) struct Slot(OnceLock<Box<dyn HttpServer>>);
 
 impl Slot {
     pub(crate) fn set(&self, server: Box<dyn HttpServer>) {
-        // It is set once at the start. A second server would be the same.
+        // The server is set once, at the start. A second call would set the same server.
         let _ = self.0.set(server);
     }
 

@@ -11,9 +11,9 @@ use crate::tags;
 /// How names are normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameOptions {
-    /// `a..b` and `.a.b.` become `a.b`.
+    /// Whether `a..b` and `.a.b.` become `a.b`.
     pub fold_empty_components: bool,
-    /// A blank in a tag's value becomes `_`. Carbon would refuse the line.
+    /// Whether a blank in a tag's value becomes `_`. Carbon would refuse the line.
     pub blanks_in_tags: bool,
 }
 
@@ -128,8 +128,9 @@ fn is_plain_tagged(name: &[u8]) -> bool {
     }
 }
 
-/// Checks every byte but the first together with the byte before it. It works on windows of a fixed size,
-/// of which the last overlaps the one before, so that the compiler can use vector instructions.
+/// Whether all bytes but the first are plain, each checked together with the byte before it. Works on windows
+/// of a fixed size, of which the last overlaps the one before, so that the compiler can use vector
+/// instructions.
 #[inline]
 fn inside_is_plain(name: &[u8]) -> bool {
     match name.len() {

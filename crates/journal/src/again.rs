@@ -73,7 +73,7 @@ pub(crate) fn read(
             let from = at;
             if let Some(bytes) = reader.frame(at).map_err(failed)? {
                 at += frame::stored_len(bytes.len());
-                // The reader has checked the frame.
+                // The reader has checked the frame, so visiting it cannot fail.
                 let _ = visit_frame(bytes, visit);
             } else {
                 at = reader.next_frame(at).map_err(failed)?.unwrap_or(source.end).min(source.end);
@@ -131,7 +131,7 @@ mod tests {
             position = next;
             calls += 1;
             if appended < 9000 {
-                // A later segment each time.
+                // Each batch of points goes to a later segment.
                 clock.advance(300);
                 one.write_out().unwrap();
                 append(&mut one, 1, appended..appended + 1000);

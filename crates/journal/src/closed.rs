@@ -94,7 +94,7 @@ fn write(disk: &dyn Disk, dir: &Path, text: &str) -> io::Result<()> {
 }
 
 fn write_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A kill may have left one.
+    // A kill may have left an unfinished note.
     remove_file(path)?;
     let file = disk.create(path)?;
     disk.write(&file, bytes, 0)?;

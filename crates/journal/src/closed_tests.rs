@@ -1,4 +1,4 @@
-//! The note of a clean close: it is used, or it does not fit, and a kill at each step around it.
+//! Tests of the note of a clean close: it is used, it does not fit, or a kill comes at any step around it.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -188,7 +188,8 @@ struct Found {
     lost_points: u64,
 }
 
-/// Opens a directory. Also returns whether the note was used, because otherwise it is gone.
+/// Opens a directory. Also returns whether the note is still there afterwards: a note that is not used is
+/// removed.
 fn find(dir: &Path) -> (Found, bool) {
     let registry = Registry::new();
     let clock = Arc::new(ManualClock::at(1_700_000_100));
@@ -223,7 +224,7 @@ fn after_a_clean_close_no_log_file_is_read() {
     assert_eq!(segments.len(), 3);
     assert_eq!((shared.segments(), shared.last_sequence()), (segments, sequence));
     assert!(has_note(rig.path()) && Damage::of(&rig.registry).is_empty());
-    // Who needs the records finds the damage.
+    // Only a replay finds the damage, because it reads the records.
     let (seen, report) = replay(&shared);
     assert_eq!((seen.len(), report.corrupt_frames), (0, 3));
     let damage = Damage::of(&rig.registry);
@@ -320,7 +321,7 @@ fn a_kill_at_any_step_of_a_close_or_of_the_next_run_loses_nothing() {
     shared.close();
     let running = rig.disk.take_copies();
     rig.disk.is_watched.store(false, Ordering::Relaxed);
-    // Its removal is synced before anything else happens.
+    // The removal of the note is synced before anything else happens.
     assert!(!has_note(running[0].path()) && logs(running[0].path()).len() == 3);
     assert_eq!(running.iter().filter(|copy| has_note(copy.path())).count(), 1);
 

@@ -193,8 +193,9 @@ impl Database {
         }
     }
 
-    /// The first key at or after a damaged block at `from` from which rows can be read again, if it is before
-    /// `to`. fjall's iterators stop at a damaged block, so the end of the block has to be searched for.
+    /// The key from which rows can be read again after a damaged block at `from`; `None` if there is no such
+    /// key before `to`. fjall's iterators stop at a damaged block, so the end of the block has to be searched
+    /// for.
     fn first_readable(&self, from: Key, to: Key) -> Option<Key> {
         let blocked = |at: u128| {
             let rest = self.frames.range(Key::from_number(at).bytes()..=to.bytes()).next();

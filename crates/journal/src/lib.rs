@@ -4,7 +4,7 @@
 //! that, `kill -9` loses none of them. A background thread syncs the files, so power loss costs at most the points of
 //! one sync interval. At start, [`Journal::replay`] visits all records in the order of their sequence numbers. The log
 //! is divided into segments by time. A whole segment is dropped once all its points are in the store. A clean close
-//! leaves a note, with which the next open reads no file.
+//! leaves a note. With this note, the next open need not read the files.
 //!
 //! Must not know: stores, sockets, what a record means to the engine. Start at [`Journal`].
 //! `docs/formats/journal.md` describes the files, `docs/decisions/journal.md` gives the reasons.

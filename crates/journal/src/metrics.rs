@@ -78,7 +78,7 @@ impl Metrics {
         );
     }
 
-    /// Notes synced bytes that are missing at the end of a file, or with the whole file.
+    /// Notes synced bytes that are missing: those at the end of a file, or a whole file.
     pub(crate) fn note_missing(&self, file: &Path, bytes: u64) {
         self.corrupt_frames.add(1);
         let points = bytes / crate::frame::POINT_BYTES as u64;

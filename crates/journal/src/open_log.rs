@@ -106,8 +106,8 @@ fn list(dir: &Path) -> Result<Vec<FileId>, JournalError> {
 }
 
 impl Opened {
-    /// Takes the files as the note of the last close has them, without reading them. False if there is no note that
-    /// fits. Such a note is removed first, because the files may be changed now.
+    /// Takes the files as the note of the last close has them, without reading them. False if there is no
+    /// note that fits. A note that does not fit is removed, because the files may be changed from now on.
     fn take_closed(&mut self) -> Result<bool, JournalError> {
         let dir = &self.log.dir;
         match closed::read(dir) {

@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         let segment = source.id.segment;
         let read = || Ok((scan(file, segment, 0)?, FrameReader::new(file, segment)?));
         let (mut found, reader) = read().map_err(|error| failed(&source.path, error))?;
-        // An open after a clean close has not looked at the end.
+        // After a clean close, opening the journal has not checked the end of the file.
         let at_end = found.damage_before(source.end);
         found.damage.extend(at_end);
         let mut cursor = Self { source, reader, frames: found.frames };
@@ -157,7 +157,7 @@ impl<'a> Cursor<'a> {
                 report.bytes += len as u64;
             }
             _ => {
-                // The frame was intact a moment ago.
+                // The frame was intact when the file was scanned, so it was damaged or lost since then.
                 let damage = Damage { from: frame.at, to: frame.at, hole: false, points: 0 };
                 metrics.note_damage(&self.source.path, &[damage]);
                 report.corrupt_frames += 1;

@@ -169,8 +169,8 @@ fn a_flipped_byte_in_an_older_file_costs_that_place_only() {
     assert!(older.exists());
 }
 
-/// A file that is missing, or that ends before what was synced, is named, with the largest amount of data
-/// that it can have held.
+/// A missing file, or one that ends before what was synced, is named and reported with the largest number of
+/// points that can be lost.
 #[test]
 fn a_synced_end_or_file_that_is_missing_is_said() {
     let mut whole = Fixture::new();

@@ -129,12 +129,12 @@ pub fn jars(area: &str, name: &str, pom: &str, profile: &str) -> Result<Vec<Path
     Ok(jars)
 }
 
-/// The arguments of Java that keep all of its temporary files below a directory. It does not remove them when it is
-/// killed.
+/// The arguments of Java that keep all of its temporary files below a directory. Java does not remove these
+/// files when it is killed.
 ///
 /// # Errors
 ///
-/// [`NodeError::Io`] if they have no place there.
+/// [`NodeError::Io`] if the directory for them cannot be created.
 pub fn temporary(directory: &Path) -> Result<[String; 2], NodeError> {
     let place = cache::make(directory.join("java-tmp"))?;
     Ok([format!("-Djava.io.tmpdir={}", place.display()), "-XX:+PerfDisableSharedMem".to_owned()])

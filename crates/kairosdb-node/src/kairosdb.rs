@@ -124,7 +124,7 @@ impl KairosDb {
 ///
 /// # Panics
 ///
-/// If it does not start for another reason, or for any reason if `CI=true`.
+/// If KairosDB does not start for another reason, or for any reason if `CI=true`.
 pub fn for_test() -> Option<KairosDb> {
     let started = KairosDb::start(Backend::H2);
     server::provided(started.as_ref()).is_some().then_some(started.ok()).flatten()

@@ -81,7 +81,7 @@ impl OpenTsdb {
 ///
 /// # Panics
 ///
-/// If it does not start for another reason, or for any reason if `CI=true`.
+/// If OpenTSDB does not start for another reason, or for any reason if `CI=true`.
 pub fn for_test() -> Option<OpenTsdb> {
     let started = OpenTsdb::start();
     server::provided(started.as_ref()).is_some().then_some(started.ok()).flatten()

@@ -102,7 +102,7 @@ impl<'de, O: Object<'de>> Visitor<'de> for One<'_, O> {
         f.write_str("an object")
     }
 
-    /// Refused alone, so that the objects after it count.
+    /// A null entry is refused alone, so that the objects after it still count.
     fn visit_unit<E>(self) -> Result<(), E> {
         self.points.refuse(Reason::Item, 1, format!("entry {} of the array is null", self.at));
         Ok(())

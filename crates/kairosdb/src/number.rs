@@ -3,7 +3,8 @@
 /// Every whole number up to this one can be a double exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// Whether a double of a body may be a whole number beyond 64 bits: one of 64 bits comes as such.
+/// Whether a double in a body may stand for a whole number beyond 64 bits. A whole number of up to 64 bits is
+/// not read as a double.
 pub(crate) fn is_beyond_64_bits(real: f64) -> bool {
     real >= 18_446_744_073_709_551_616.0 || real <= -9_223_372_036_854_775_808.0
 }

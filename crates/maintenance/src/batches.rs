@@ -6,8 +6,8 @@ use futures::future::join_all;
 
 use crate::verb_error::VerbError;
 
-/// The number of first items that make a batch: at most `most` items, with a total size of at most `room`,
-/// but at least one item.
+/// How many of the first items form one batch: at most `most` items, with a total size of at most `room`, but
+/// at least one item.
 pub(crate) fn batch_len<T>(
     items: impl Iterator<Item = T>,
     most: usize,

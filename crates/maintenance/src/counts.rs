@@ -119,7 +119,7 @@ mod tests {
         });
         assert_eq!(serde_json::to_value(&report).unwrap(), json);
         assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
-        // As another version may have written it.
+        // A report as another version may have written it.
         let part: Report = serde_json::from_value(json!({"stored": 7, "other": 1})).unwrap();
         assert_eq!(part.history, HistoryCounts { stored: 7, ..HistoryCounts::default() });
     }

@@ -1,4 +1,4 @@
-//! Deletes metrics whole: from memory, journal and spool to rows, names and directories.
+//! Deletes whole metrics: from memory, journal and spool, and their rows, names and directories.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::verb::{VerbError, Work};
 
 /// Number of metrics that are deleted together.
 const BATCH: usize = 500;
-/// Pause before metrics are tried again that had points on their way to the store.
+/// Pause before the next attempt to delete metrics whose points were on their way to the store.
 pub(crate) const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Number of times that a failing call is repeated before the run fails.
 const TRIES: u32 = 6;
@@ -32,21 +32,23 @@ pub struct Deleted {
     pub metrics: u64,
     /// Directories that became empty and were deleted, in stores that keep directories.
     pub directories: u64,
-    /// A few of the names.
+    /// A few of the names of these metrics.
     pub examples: Vec<String>,
-    /// Nothing was deleted, because this many metrics need a confirmation.
+    /// Whether nothing was deleted, because the deletion of so many metrics needs a confirmation.
     pub wants_confirmation: bool,
-    /// Of a range: the points in it. Only a dry run counts those in the store.
+    /// For a time range: the number of points in it. Only a dry run counts the points in the store.
     pub points: u64,
-    /// Of a range: windows of coarser stages within it, as a dry run counts them.
+    /// For a time range: the number of windows of coarser stages within it. Only a dry run counts them.
     pub windows: u64,
-    /// Of a range: windows at its borders that were folded again from what is left.
+    /// For a time range: the number of windows at its borders that were folded again from the remaining
+    /// points.
     pub folded: u64,
-    /// Of a range: windows at its borders that stay as they are, because the points they were folded from have expired.
+    /// For a time range: the number of windows at its borders that stay as they are, because the points from
+    /// which they were folded have expired.
     pub kept: u64,
 }
 
-/// Deletes metrics whose deletion has begun, ends it, and counts them.
+/// Deletes metrics whose deletion has begun, ends the deletions, and counts the metrics.
 ///
 /// # Errors
 /// If the store fails; the metrics are loaded again then.
@@ -93,7 +95,7 @@ pub(crate) async fn delete_each(
         let mut left: Vec<&str> = names.iter().map(String::as_str).collect();
         while !left.is_empty() {
             work.go_on()?;
-            // Read before it begins, so that the metrics can be loaded again if the store fails.
+            // Read before the deletion begins, so that the metrics can be loaded again if the store fails.
             let known = retry(|| work.stores.metadata.get(&left)).await?;
             let begun = work.context.live.begin_deletions(&left).await?;
             let (mut now, mut metrics, mut later) = (Vec::new(), Vec::new(), Vec::new());
@@ -135,7 +137,7 @@ fn count(work: &Work, names: &[&str], answer: &mut Deleted, directories: &mut BT
     }
 }
 
-/// Deletes metrics from the stores whose deletion has begun, and ends it.
+/// Deletes from the stores the metrics whose deletion has begun, and ends the deletions.
 async fn delete_begun(
     work: &Work,
     names: &[&str],
@@ -143,7 +145,7 @@ async fn delete_begun(
 ) -> Result<(), VerbError> {
     let mut result = Ok(());
     if known.iter().any(Option::is_none) {
-        // Some were created in between.
+        // Some metrics may have been created in between.
         match retry(|| work.stores.metadata.get(names)).await {
             Ok(found) => known = found,
             Err(error) => result = Err(error),
@@ -154,15 +156,15 @@ async fn delete_begun(
     }
     work.context.live.end_deletions(names).await?;
     if result.is_err() {
-        // The stores still have a part of them, so they can be found and deleted again.
+        // The stores still have parts of these metrics, so the metrics can be found and deleted again.
         let metrics: Vec<MetricMeta> = known.into_iter().flatten().collect();
         work.context.live.put_back(&metrics).await?;
     }
     Ok(result?)
 }
 
-/// The order matters for a kill in between: points and state rows go first. As long as the metric is listed, it can be
-/// found and deleted again.
+/// Deletes the points, then the state rows, and the names last. So after a kill in between, the metrics are
+/// still listed, and can be found and deleted again.
 async fn delete_stored(work: &Work, names: &[&str], known: &[Option<MetricMeta>]) -> Result<(), StoreError> {
     let stores = &work.stores;
     let points: Vec<(MetricId, Vec<Stage>)> =
@@ -193,7 +195,7 @@ pub(crate) async fn blocking(
     done.unwrap_or_else(|error| Err(StoreError::with(ErrorKind::Internal, what, error)))
 }
 
-/// Makes a call again that fails with a transient error, a few times.
+/// Repeats a call a few times while it fails with a transient error.
 pub(crate) async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, StoreError> {
@@ -208,8 +210,9 @@ pub(crate) async fn retry<T, F: Future<Output = Result<T, StoreError>>>(
     call().await
 }
 
-/// Deletes the rows of directories without metrics, the deepest first. A writer may have found one of them just before,
-/// and have created its metric just after, so they are looked at again after `settle`, and created again where needed.
+/// Deletes the rows of directories without metrics, the deepest first. A writer may have seen a directory
+/// just before its deletion, and have created a metric in it just after. So the directories are checked again
+/// after `settle`, and created again where needed.
 pub(crate) async fn clean_directories(
     work: &Work,
     directories: BTreeSet<String>,

@@ -88,7 +88,8 @@ impl DoneList {
             return Ok(());
         }
         match fs::remove_file(&self.path) {
-            // It was opened when the earlier run had ended and was about to remove it.
+            // The file may be gone: this run opened it when the earlier run had ended and was about to remove
+            // it.
             Err(error) if error.kind() != ErrorKind::NotFound => Err(unwritable(&self.path, &error)),
             _ => Ok(()),
         }

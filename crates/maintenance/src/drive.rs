@@ -15,7 +15,7 @@ use crate::report::Report;
 const TRIES: u32 = 8;
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often, at most, the position is saved.
+/// Shortest time between two saves of the position.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 /// A page of the items of a job.

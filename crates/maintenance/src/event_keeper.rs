@@ -19,20 +19,20 @@ pub trait EventKeeper: Send + Sync + Debug {
     async fn add_missing(&self, events: Vec<SourceEvent>, dry_run: bool) -> Result<EventsReport, VerbError>;
 }
 
-/// What became of events.
+/// How many events were added, and why others were not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventsReport {
-    /// Events of the server.
+    /// Number of events that the server returned.
     pub events: u64,
-    /// Events that were added; in a dry run, that would be.
+    /// Number of events that were added; in a dry run, that would be added.
     pub added: u64,
-    /// Events that are kept already, or were there twice.
+    /// Number of events that are kept already, and of duplicates.
     pub known: u64,
-    /// Events for which there is no room (`api.events_bytes`).
+    /// Number of events for which there is no room (`api.events_bytes`).
     pub no_room: u64,
-    /// Events that are longer than an event may be.
+    /// Number of events that are longer than an event may be.
     pub too_long: u64,
-    /// True if nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
 }

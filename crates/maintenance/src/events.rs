@@ -24,7 +24,7 @@ pub struct ImportEvents {
     pub until: Option<i64>,
     /// The most events to add in a second; 0 for no limit.
     pub rate: u32,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

@@ -17,14 +17,15 @@ use crate::verb::{VerbError, Work};
 
 /// Number of metrics that are read at a time.
 const METRICS: usize = 64;
-/// Bytes of the files of these metrics, at most; a larger file is written alone. Their points may be in memory.
+/// Largest total size of the files of these metrics, in bytes; a larger file is written alone. All of their
+/// points may be in memory.
 const BYTES: u64 = 256 << 20;
 /// Largest number of bytes in a file's name before `.wsp` and the `.new` of a file that is being written.
 const STEM_BYTES_MAX: usize = 255 - ".wsp.new".len();
-/// Largest number of metrics in the report that were not written.
+/// Largest number of metrics that the report names as not written.
 const EXAMPLES_MAX: usize = 20;
 
-/// Directories inside the data directory that are the daemon's.
+/// Directories inside the data directory that belong to the daemon.
 const OWN: [&str; 8] =
     ["aggregation", "backup-links", "journal", "maintenance", "names", "relay", "spool", "store"];
 
@@ -36,11 +37,11 @@ pub struct ExportWhisper {
     pub directory: PathBuf,
     /// Selects the metrics to write.
     pub which: Which,
-    /// Files that exist are replaced.
+    /// Whether existing files are replaced.
     pub replace: bool,
     /// The most metrics to write in a second; 0 for no limit.
     pub rate: u32,
-    /// Count what would be written and write nothing.
+    /// Whether to count what would be written, and write nothing.
     pub dry_run: bool,
 }
 
@@ -92,8 +93,8 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
     Ok(report)
 }
 
-/// Refuses the data directory and the directories in it that are the daemon's. A directory of its own in there is
-/// possible: the daemon of the package can write nowhere else.
+/// Refuses the data directory itself, and the daemon's own directories in it. Another directory inside the
+/// data directory is allowed, because the daemon of the package can write nowhere else.
 fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
     if directory.components().any(|part| part == Component::ParentDir) {
         let text = format!("{} has \"..\"; name the directory without it", directory.display());
@@ -112,8 +113,8 @@ fn refuse_own(directory: &Path, data: &Path) -> Result<(), VerbError> {
     )))
 }
 
-/// The metrics whose files are not too large for whisper, each with the bytes of its file. Nothing is read of the
-/// others.
+/// The metrics whose files are not too large for whisper, each with the size of its file in bytes. The points
+/// of the others are not read.
 async fn those_that_fit(
     work: &Work,
     names: &[&str],

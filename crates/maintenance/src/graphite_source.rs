@@ -24,11 +24,11 @@ pub struct SourceServer {
 /// A range of time, in seconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceRange {
-    /// The first second.
+    /// The first second of the range, since the epoch.
     pub from: i64,
-    /// The last second.
+    /// The last second of the range, since the epoch.
     pub until: i64,
-    /// The time that the server should use as now, if it supports that.
+    /// The time that the server should use as now, if it supports that; seconds since the epoch.
     pub now: i64,
 }
 

@@ -26,10 +26,10 @@ pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter +
     /// The number of points that this process has received from senders so far.
     fn received(&self) -> u64;
 
-    /// Waits until a store on other machines has all rows, or `stop`.
+    /// Waits until a store on other machines has all rows, or until `stop` is cancelled.
     ///
     /// # Errors
-    /// If it does not get them.
+    /// If the store does not get the rows.
     async fn all_sent(&self, stop: &CancellationToken) -> Result<(), StoreError>;
 }
 

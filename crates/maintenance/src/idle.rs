@@ -27,8 +27,7 @@ impl Unread {
         Ok(if noted_since > since { Err(noted_since) } else { Ok(Self { since }) })
     }
 
-    /// Whether the metric was not read. A metric without a recorded read counts as read when it was
-    /// created.
+    /// Whether the metric was not read. A metric without a recorded read counts as last read at its creation.
     pub(crate) fn is(&self, row: &MetricRow) -> bool {
         // A store may keep only the day.
         let read = row.read_on.map_or(0, |time| i64::from(time) + DAY - 1);
@@ -47,7 +46,7 @@ impl Unread {
     }
 }
 
-/// The metrics among these that have no points, in memory or in the store, in this time before now.
+/// The metrics among `names` that have no points of the last `seconds`, neither in memory nor in the store.
 pub(crate) async fn silent(work: &Work, names: Vec<String>, seconds: u64) -> Result<Vec<String>, VerbError> {
     let now = work.context.clock.now();
     let since = now.saturating_sub(i64::try_from(seconds).unwrap_or(i64::MAX));

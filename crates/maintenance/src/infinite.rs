@@ -30,7 +30,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Number::deserialize(deserializer)?.value()
 }
 
-/// The same for points.
+/// Reads and writes the values of points in the same form.
 pub(crate) mod points {
     use super::{Deserialize, Deserializer, Number, Serializer};
 

@@ -48,7 +48,7 @@ pub struct Context {
     pub live: Arc<dyn LiveMetrics>,
     /// The clock by which rows are old or young.
     pub clock: Arc<dyn Clock>,
-    /// True to report the changes without making them.
+    /// Whether to report the changes without making them.
     pub dry_run: bool,
     /// The part of all rows that this run handles.
     pub share: Share,

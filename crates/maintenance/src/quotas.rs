@@ -22,7 +22,7 @@ pub struct DirectoryQuota {
 pub struct LimitUse {
     /// The key of the limit in the file of quotas.
     pub what: String,
-    /// How much is used; `None` if it has not been measured yet.
+    /// How much is used, in the unit of the limit; `None` if it has not been measured yet.
     pub used: Option<u64>,
     /// How much may be used; `None` for no limit.
     pub limit: Option<u64>,

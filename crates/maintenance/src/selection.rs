@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Selection {
-    /// Only those of metrics whose name matches this glob; `None` for all metrics.
+    /// Only windows of metrics whose name matches this glob; `None` for all metrics.
     pub names: Option<String>,
-    /// Only those that end after this time, in seconds since the epoch; `None` for two days before now.
+    /// Only windows that end after this time, in seconds since the epoch; `None` for two days before now.
     pub from: Option<i64>,
-    /// Only those that begin before this time, in seconds since the epoch; `None` for now.
+    /// Only windows that begin before this time, in seconds since the epoch; `None` for now.
     pub until: Option<i64>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run shows of itself while it works. Cloning shares it.
+/// The progress of a run, for people. Clones share the same progress.
 #[derive(Debug, Clone, Default)]
 pub struct Tracker(Arc<Mutex<Option<Phase>>>);
 
@@ -18,7 +18,7 @@ struct Phase {
     began: Instant,
 }
 
-/// A moment of a [`Tracker`].
+/// The progress of a run at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
@@ -35,7 +35,7 @@ pub struct Moment {
 }
 
 impl Tracker {
-    /// Begins a phase of which `total` is to be done, if that is known.
+    /// Begins a phase. `total` is the amount of work in it, if that is known.
     pub fn begin(&self, phase: &str, total: Option<u64>) {
         let (done, note, began) = (0, String::new(), Instant::now());
         *self.lock() = Some(Phase { name: phase.to_owned(), done, total, note, began });
@@ -48,14 +48,14 @@ impl Tracker {
         }
     }
 
-    /// Notes how much is done, and more about it for people.
+    /// Notes how much is done, and a remark for people.
     pub fn set(&self, done: u64, note: String) {
         if let Some(phase) = &mut *self.lock() {
             (phase.done, phase.note) = (done, note);
         }
     }
 
-    /// What there is to show now.
+    /// The progress now.
     pub fn moment(&self) -> Moment {
         self.lock().as_ref().map_or_else(Moment::default, |phase| Moment {
             phase: phase.name.clone(),

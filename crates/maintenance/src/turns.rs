@@ -20,7 +20,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Makes turns that are checked before the leases that other processes take too.
+    /// A run first waits for its turn in this process, and then takes the lease of `outer`, which counts for
+    /// other processes too.
     pub fn new(outer: Arc<dyn JobLease>) -> Self {
         Self { outer, held: Mutex::default(), released: Notify::new() }
     }

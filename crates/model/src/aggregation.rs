@@ -1,4 +1,4 @@
-//! Aggregation methods: how the slots of a stage fold into a window of the next stage.
+//! Aggregation methods: how slots fold into the windows of coarser stages.
 
 use std::fmt;
 use std::str::FromStr;

@@ -26,7 +26,7 @@ pub fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// The same on standard error.
+/// Writes a line to standard error. A failed write is ignored.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -23,7 +23,8 @@ pub struct Config {
     pub rules: PathBuf,
     /// Path of a PEM file with the authorities that sign the certificates of destinations with TLS. reload: no
     pub ca: PathBuf,
-    /// Limit on the bytes of each queue on disk. Beyond it, its oldest points are dropped. reload: no
+    /// Limit on the bytes of each queue on disk. Beyond the limit, the oldest points of the queue are
+    /// dropped. reload: no
     pub max_bytes: ByteSize,
     /// After a connection breaks, the points that were sent within this time before the break are sent again.
     /// reload: no

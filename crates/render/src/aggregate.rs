@@ -106,7 +106,7 @@ fn percent(digits: &str) -> Option<f64> {
     (percent <= 100.0).then_some(percent)
 }
 
-/// NaN if there are no values.
+/// The percentile, interpolated between two values; NaN if there are no values.
 fn percentile_between(mut known: Vec<f64>, percent: f64) -> f64 {
     known.sort_unstable_by(f64::total_cmp);
     let place = percent / 100.0 * known.len().saturating_sub(1) as f64;
@@ -116,7 +116,7 @@ fn percentile_between(mut known: Vec<f64>, percent: f64) -> f64 {
     }
 }
 
-/// NaN if there are no values.
+/// The sum of the values; NaN if there are none.
 fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(None, |sum, value| Some(sum.unwrap_or(0.0) + value)).unwrap_or(f64::NAN)
 }

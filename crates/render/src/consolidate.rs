@@ -11,7 +11,7 @@ pub struct Points<'a> {
     pub start: i64,
     /// Seconds between two values.
     pub step: i64,
-    /// The points of a series that are written.
+    /// The values; NaN if unknown.
     pub values: Cow<'a, [f64]>,
 }
 

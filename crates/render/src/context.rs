@@ -219,7 +219,7 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Begins the count of a call's points. Returns that of the call around it, for [`Self::leave`].
+    /// Begins the count of a call's points. Returns the count of the enclosing call, for [`Self::leave`].
     pub(crate) fn enter(&self) -> usize {
         self.shared.ahead.replace(0)
     }

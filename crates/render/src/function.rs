@@ -64,7 +64,7 @@ pub(crate) struct Function {
     /// Returns further time ranges of the first argument that the function needs, if they follow from the other
     /// arguments. Called before the first argument is fetched, so that all ranges are fetched together.
     pub(crate) ranges: Option<Ranges>,
-    /// Whether `groupByNode` and the like accept it as a callback.
+    /// Whether `groupByNode` and similar functions accept this function as a callback.
     pub(crate) is_callback: bool,
     pub(crate) about: &'static str,
     pub(crate) example: &'static str,

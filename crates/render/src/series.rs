@@ -100,9 +100,10 @@ pub struct DrawOptions {
     pub second_y_axis: bool,
     /// `stacked()` and `areaBetween()`: draw an area on top of the series stacked before.
     pub stacked: bool,
-    /// The lower edge of `areaBetween()`, which is part of the stack but is not painted.
+    /// The lower edge of `areaBetween()` or of a confidence band, which is part of the stack but is not
+    /// painted.
     pub invisible: bool,
-    /// `drawAsInfinite()`: draw values other than zero as lines from the bottom to the top.
+    /// `drawAsInfinite()`: draw values as lines from the bottom to the top.
     pub draw_as_infinite: bool,
 }
 

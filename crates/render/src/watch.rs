@@ -41,7 +41,7 @@ pub trait Observer: Debug {
 pub struct Place {
     /// The number of the target, from 0.
     pub target: usize,
-    /// Calls a watch from time to time in long loops.
+    /// Where the call or path is in the text of the target, in bytes.
     pub span: Range<usize>,
 }
 

@@ -3,8 +3,8 @@
     python3.11 -m venv venv && venv/bin/pip install graphite-web==1.1.10
     venv/bin/python generate.py
 
-What graphite-web refuses or reads otherwise than it was meant is kept in the tables too: the tests
-name each place where Plumbago differs on purpose.
+What graphite-web refuses or misreads is kept in the tables too: the tests name each place where
+Plumbago differs on purpose.
 """
 
 import json

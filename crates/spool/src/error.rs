@@ -19,7 +19,7 @@ pub enum SpoolError {
         /// Why.
         reason: String,
     },
-    /// The database cannot be opened, or not without a restart.
+    /// The database cannot be opened, or can be opened only after a restart of the process.
     #[error(transparent)]
     Open(HostError),
     /// Stored rows that the spool needs are damaged.

@@ -18,10 +18,10 @@ const ERROR_LINE_MS: i64 = 10_000;
 pub struct SenderStatus {
     /// What the spool holds.
     pub spool: SpoolStats,
-    /// Why the last call with new rows failed; `None` once a call has succeeded since, or if it is deferred
-    /// because others succeed.
+    /// Why the last call with new rows failed; `None` once a call has succeeded since, or if the failed call
+    /// is deferred because others succeed.
     pub last_error: Option<String>,
-    /// Whether the store refused that call for what it says, for example because a table is missing.
+    /// Whether the store refused that call because of its content, for example because a table is missing.
     pub is_refused: bool,
     /// Why rows were deferred last; `None` if this process has deferred none.
     pub last_deferral: Option<String>,
@@ -36,9 +36,10 @@ pub(crate) struct Health {
     last_error: Mutex<Option<(String, bool)>>,
     last_deferral: Mutex<Option<String>>,
     last_success: Mutex<Option<Instant>>,
-    /// Successful calls. A failing call compares it to find out whether others succeed.
+    /// Number of successful calls. A failing call compares it with an earlier number to find out whether
+    /// others succeed.
     pub(crate) successes: AtomicU64,
-    /// The number of successful calls at the moment when, after a pause, there were rows to send again.
+    /// The value of `successes` when the sender last began to send after it had nothing to send.
     successes_before: AtomicU64,
     throttle: Throttle,
     /// Limits the log lines about deferred calls.
@@ -77,13 +78,14 @@ impl Health {
         last.is_some_and(|at| at.elapsed() < period)
     }
 
-    /// Called when, after a pause, there are rows to send again.
+    /// Called when the sender begins to send after it had nothing to send.
     pub(crate) fn begin(&self) {
         self.successes_before.store(self.successes.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A call is deferred. If other calls have succeeded since the last pause, the error concerns only the deferred
-    /// rows and is cleared. Otherwise it stays, because nothing shows that the store still acknowledges any rows.
+    /// A call is deferred. If other calls have succeeded since the sender last began to send, the error
+    /// concerns only the deferred rows and is cleared. Otherwise it stays, because nothing shows that the
+    /// store still acknowledges any rows.
     pub(crate) fn clear_error(&self) {
         if self.successes.load(Ordering::Relaxed) == self.successes_before.load(Ordering::Relaxed) {
             return;

@@ -1,5 +1,6 @@
 //! A remote store behind a spool: commits are durable on the local disk at once, a sender sends the rows to
-//! the remote store until that has acknowledged them, and readers see the rows that are still pending.
+//! the remote store until the remote store has acknowledged them, and readers see the rows that are still
+//! pending.
 //!
 //! Must not know: which remote store it is (CQL, drivers), nor the engine. Start at [`SpooledStore`];
 //! [`queue::Spool`] is the queue on the disk, [`sender::Sender`] drains it into a

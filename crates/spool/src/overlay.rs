@@ -42,8 +42,8 @@ impl Overlay {
         Ok(Self { damaged, ..overlay })
     }
 
-    /// Writes runs over the ranges that they touch. The later timestamp wins, and of equal ones the later call: deferred
-    /// slices do not come in the order of commits.
+    /// Writes runs over the ranges that they touch. The value with the later timestamp wins, because deferred
+    /// slices do not come in the order of commits. If timestamps are equal, the value of the later call wins.
     fn lay(&mut self, batch: &WriteBatch, timestamp_us: i64, request: &ReadRequest, ranges: &[usize]) {
         for run in &batch.runs {
             for at in ranges {
@@ -114,8 +114,9 @@ impl Overlay {
         parts
     }
 
-    /// Takes out the slots that the remote store has from a later time. `times` are those of the remote slots of each
-    /// part, as `RemotePoints::written_at` returns them. Returns whether there were such slots.
+    /// Removes the slots for which the remote store has a later value. `times` are the times of the remote
+    /// store's slots in each part, as `RemotePoints::written_at` returns them. Returns whether there were
+    /// such slots.
     pub(crate) fn yield_to(
         &mut self,
         request: &ReadRequest,
@@ -159,8 +160,8 @@ fn part(range: &SlotRange, mut positions: impl DoubleEndedIterator<Item = usize>
     Some(SlotRange { from: range.from + first as u32, until: range.from + last as u32 + 1, ..*range })
 }
 
-/// The slots of each range that runs of the spool touch, also of retained rows if `include_retained`. They may overlap,
-/// in any order.
+/// For each range, the slots that runs in the spool touch. With `include_retained`, retained rows are
+/// included. The parts of a range may overlap and are in any order.
 ///
 /// # Errors
 /// If the spool cannot be read.
@@ -217,12 +218,13 @@ fn visit(
 }
 
 impl Pending {
-    /// Whether the spool has a slot, from before `before_us`.
+    /// Whether the spool has a value of the slot that was committed before `before_us` (microseconds since
+    /// the epoch).
     fn is_older(&self, slot: usize, before_us: i64) -> bool {
         !self.column.values[slot].is_nan() && self.times[slot] < before_us
     }
 
-    /// Whether both have a slot, with different values or counts.
+    /// Whether the spool and the remote store both have the slot, with different values or counts.
     fn differs(&self, remote: &Column, slot: usize) -> bool {
         let Some(theirs) = remote.values.get(slot) else { return false };
         let ours = self.column.values[slot];

@@ -1,4 +1,4 @@
-//! Self-metrics of the sender. Reads count the damaged slices that they meet here too.
+//! Self-metrics of the sender. They also count the damaged slices that reads find.
 
 use plumbago_telemetry::{Counter, Histogram, Registry};
 

@@ -30,11 +30,12 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// once.
 const DOUBT_AFTER_US: i64 = 60_000_000;
 
-/// A peer that asks for pending rows waits for the remote store no longer than this: it would take a late answer for
-/// none (`cluster.timeout`, by default a second).
+/// How long an answer to a peer that asks for pending rows waits for the remote store. It is short, because
+/// the peer does not wait for a late answer (`cluster.timeout`, by default a second).
 const PEERS_WAIT: Duration = Duration::from_millis(300);
 
-/// Largest number of metrics for which removed slots are kept for a deletion that has failed. It is repeated soon.
+/// Largest number of metrics whose removed slots are remembered after a deletion has failed, because the
+/// deletion is repeated soon.
 const UNBURIED_MAX: usize = 65_536;
 
 /// Metrics that one edit of the spool changes. Commits wait meanwhile.
@@ -121,9 +122,9 @@ impl SpooledStore {
         Ok(())
     }
 
-    /// Removes rows of these metrics with `forget`, which returns their slots, and then takes the timestamp of the
-    /// deletion. It overrides rows in flight, because it is later than the timestamp of every row so far. Returns it
-    /// with the slots of which rows may be in flight.
+    /// Removes rows of these metrics with `forget`, which returns their slots, and then takes the timestamp
+    /// of the deletion. This timestamp is later than that of every row so far, so that the deletion overrides
+    /// rows in flight. Returns the timestamp, and the slots of which rows may be in flight.
     async fn forget(
         &self,
         operation: &'static str,
@@ -180,7 +181,7 @@ impl SpooledStore {
         tokio::time::timeout(timeout, acknowledged).await.is_ok()
     }
 
-    /// The slots of each range that the spool has; they may overlap.
+    /// For each range, the parts of which the spool has slots. The parts may overlap.
     async fn occupied_here(
         &self,
         ranges: &[SlotRange],
@@ -205,8 +206,9 @@ impl SpooledStore {
         Ok(overlay)
     }
 
-    /// Takes slots out of the overlay of which the remote store has a value that was written later. Returns whether there
-    /// were any. If the store cannot tell now, the slots stay, unless the read decides on a write.
+    /// Removes those slots from the overlay for which the remote store has a value that was written later.
+    /// Returns whether there were any. If the store cannot tell now, the slots stay, unless the read decides
+    /// on a write.
     async fn yield_to_later(
         &self,
         overlay: &mut Overlay,
@@ -223,14 +225,15 @@ impl SpooledStore {
         let ranges: Vec<SlotRange> = parts.iter().map(|(_, part)| *part).collect();
         match self.remote.written_at(&ranges).await {
             Ok(times) => Ok(overlay.yield_to(request, &parts, &times)),
-            // More replicas are asked for the times than for the points of a graph, which must not fail for that.
+            // The request for the times asks more replicas than a read for a graph does. The graph must not fail
+            // because of that.
             Err(error) if !is_decisive && error.is_transient() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes slots out of an overlay for a peer: those that are older than `DOUBT_AFTER_US` and of which the remote store
-    /// has a later value. If the store does not answer, they stay.
+    /// Removes those slots from the overlay for a peer that are older than `DOUBT_AFTER_US` and for which the
+    /// remote store has a later value. If the store does not answer, the slots stay.
     async fn yield_old(&self, overlay: &mut Overlay, request: &ReadRequest) {
         let parts = overlay.older(request, self.spool.now_us().saturating_sub(DOUBT_AFTER_US));
         // While nothing is acknowledged, all rows become old, and the store would be asked in vain.
@@ -252,7 +255,7 @@ impl SpooledStore {
     }
 }
 
-/// The runs of each metric as a slice(id, rows, bytes), in the order of ids.
+/// The runs of each metric as a slice (id, rows, bytes), in the order of ids.
 fn encode(rows: &WriteBatch) -> Vec<(Id, u32, Vec<u8>)> {
     let mut order: Vec<usize> = (0..rows.runs.len()).collect();
     // The sort is stable: of a metric's runs, later ones win.
@@ -328,7 +331,7 @@ impl PointStore for SpooledStore {
         let mut overlay = self.overlay(request).await?;
         let mut columns = self.remote.read_own(request).await?;
         if self.yield_to_later(&mut overlay, request, &columns).await? {
-            // The values from which these times are may have been written since the first read.
+            // The later values may have been written after the first read, so read again.
             columns = self.remote.read_own(request).await?;
         }
         overlay.over(&mut columns);

@@ -1,5 +1,5 @@
-//! Reads of slots of which the spool and the server have different values: the later one is seen, also if the other was
-//! deferred.
+//! Reads of slots of which the spool and the server have different values: the later one is seen, even if the
+//! other was deferred.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -28,7 +28,8 @@ async fn seen(store: &SpooledStore, metric: u32) -> f64 {
     values(store, id(metric), SLOT, SLOT + 1).await[0]
 }
 
-/// Writes rows that arrive until others were deferred: that happens once later ones are acknowledged.
+/// Writes rows that the remote store acknowledges, until `rows` others are deferred. Rows are deferred only
+/// once others are acknowledged.
 async fn until_deferred(store: &SpooledStore, rows: u64) {
     while store.status().spool.deferred_rows < rows {
         store.write(&of(9, 0.0)).await.unwrap();
@@ -53,7 +54,7 @@ async fn a_deferred_row_hides_no_later_value() {
     let config = SenderConfig { retry_deferred_every: Duration::from_secs(3600), ..sender_config() };
     let stop = CancellationToken::new();
     let sender = tokio::spawn(Sender::new(store.clone(), config).run(stop.clone()));
-    // Older than what is deferred.
+    // This value is older than the deferred one.
     remote.write_at(&of(3, 30.0), 1).await.unwrap();
     remote.dead.lock().unwrap().extend([1, 2, 3].map(id));
     for metric in 1..=3 {
@@ -68,7 +69,7 @@ async fn a_deferred_row_hides_no_later_value() {
     remote.write_at(&of(2, 20.0), clock.now_ms() * 1000).await.unwrap();
     until_sent(&store).await;
     assert_eq!(seen(&store, 1).await, 10.0);
-    // Acknowledged slices are read for a minute.
+    // Reads include acknowledged slices for a minute.
     clock.advance(61);
     assert_eq!(store.status().spool.deferred_rows, 3);
     let all = async || [seen(&store, 1).await, seen(&store, 2).await, seen(&store, 3).await];
@@ -129,7 +130,7 @@ async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     clock.advance(1);
     remote.write_at(&of(1, 2.0), clock.now_ms() * 1000).await.unwrap();
     assert_eq!(decisive().await, 2.0);
-    // An own value that waits, or was just sent, is later again.
+    // A value of our own that is pending, or was just sent, is now the later one.
     clock.advance(1);
     store.write(&of(1, 3.0)).await.unwrap();
     assert_eq!(decisive().await, 3.0);
@@ -137,7 +138,7 @@ async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     sender.await.unwrap();
 }
 
-/// The store, which would name whole ranges, is not asked.
+/// The remote store, which would return whole ranges, is not asked.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_parts_with_pending_rows_are_named() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));
@@ -164,8 +165,8 @@ async fn a_repeated_deletion_still_wins_over_what_is_on_its_way() {
     assert!(remote.cells().is_empty());
 }
 
-/// Another daemon deletes a metric while rows of it wait here. It leaves nothing that would delete them when they
-/// arrive.
+/// Another daemon deletes a metric while rows of it wait here. That deletion does not delete rows that arrive
+/// later.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_from_before_a_deletion_by_another_daemon_are_not_sent() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));

@@ -190,7 +190,7 @@ async fn bare_names(session: &Session, config: &Config, total: usize, seed: u32)
         let parent = format!("{}.", parts[..3].join("."));
         let values = (&name, &parent, parts[0], parts[1], parts[2], parts[3], "__END__");
         session.execute_unpaged(tree, values).await.unwrap();
-        // The first metric of a directory also writes it, and any new directories above it.
+        // The first metric of a directory also writes the directory, and any new directories above it.
         let firsts = [(n % 10 == 0, 3), (n % 40 == 0, 2), (n < 4, 1)];
         for depth in firsts.into_iter().filter(|(first, _)| *first).map(|(_, depth)| depth) {
             let mut row = vec![parts[..depth].join(".")];

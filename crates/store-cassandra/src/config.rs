@@ -19,8 +19,8 @@ pub struct Config {
     pub contact_points: Vec<String>,
     /// The keyspace for points. Names are in `<keyspace>_metadata`.
     pub keyspace: String,
-    /// The data centre whose nodes are used. Empty for that of the contact points if the keyspaces have replicas in
-    /// several, else for no preference.
+    /// The data centre whose nodes are used. If empty, the data centre of the contact points is used if the
+    /// keyspaces have replicas in several data centres; otherwise none is preferred.
     pub datacenter: String,
     /// User name; empty if the cluster needs no login.
     pub username: String,
@@ -156,8 +156,8 @@ pub struct MetadataCluster {
     /// Nodes to connect to first, as `host:port`; empty if the names are in the same cluster as the points.
     #[serde(deserialize_with = "texts")]
     pub contact_points: Vec<String>,
-    /// The data centre whose nodes are used. Empty for that of the contact points if the keyspaces have replicas in
-    /// several, else for no preference.
+    /// The data centre whose nodes are used. If empty, the data centre of the contact points is used if the
+    /// keyspaces have replicas in several data centres; otherwise none is preferred.
     pub datacenter: String,
     /// User name; empty if the cluster needs no login.
     pub username: String,

@@ -49,8 +49,9 @@ pub(crate) fn of_replicas(strategy: &Strategy) -> BTreeSet<String> {
     with_replicas.map(|(name, _)| name.clone()).collect()
 }
 
-/// The data centre to use if the settings name none, and `replicas` are those of each keyspace. If there are several,
-/// it is the first of the contact points with replicas of all keyspaces.
+/// Chooses a data centre if the settings name none. `replicas` contains the data centres with replicas of
+/// each keyspace. If there are several, chooses the first one of the contact points that has replicas of all
+/// keyspaces. `None` if there is no such data centre, or if none has to be chosen.
 pub(crate) fn choose(replicas: &[BTreeSet<String>], contact_points: &[String]) -> Option<String> {
     let has_all = |datacenter: &&String| replicas.iter().all(|of| of.is_empty() || of.contains(*datacenter));
     contact_points.iter().find(has_all).filter(|_| are_several(replicas)).cloned()

@@ -32,7 +32,7 @@ use crate::{error, names};
 use counts::Counts;
 use plan::Query;
 
-/// Maximum number of queries of one search in flight.
+/// Maximum number of queries that one search has in flight.
 const CONCURRENCY: usize = 8;
 /// Number of rows in every page but the first.
 const PAGE: i32 = 5000;

@@ -1,5 +1,6 @@
-//! Which partitions of a range have rows. The tables have no list of them, so every partition is asked for; but a query
-//! for many of them costs the node and the daemon a fraction of as many reads.
+//! Which partitions of a range have rows. The tables have no list of them, so every partition is asked for.
+//! One query asks for many partitions, which costs the node and the daemon a fraction of as many single
+//! reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ struct Query {
 }
 
 impl CassandraStore {
-    /// The partitions of each range that have rows, as slots. If the answer decides on a write, as many replicas are
-    /// asked as for a read that does.
+    /// The partitions of each range that have rows, as slots. If the answer decides on a write
+    /// (`is_decisive`), as many replicas are asked as for other reads that decide on writes.
     pub(crate) async fn occupied_parts(
         &self,
         ranges: &[SlotRange],
@@ -53,7 +54,8 @@ impl CassandraStore {
                     queries.extend(cut(range).map(query));
                     all.push(Vec::new());
                 }
-                // A missing table holds no points. A read of one partition reports it.
+                // A missing table holds no points. One slot is listed, so that the read of this slot reports
+                // the table.
                 Err(error) if error::is_invalid(&error) => {
                     all.push(std::iter::once(range.from..range.from + 1).collect());
                 }

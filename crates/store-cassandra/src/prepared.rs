@@ -33,12 +33,14 @@ pub(crate) struct TableStatements {
     pub(crate) insert_late: PreparedStatement,
     pub(crate) select: PreparedStatement,
     pub(crate) select_timed: PreparedStatement,
-    /// These ask all replicas: a deletion that one of them misses can be undone by it later.
+    /// This and the next three statements ask all replicas: a replica that misses a deletion could undo it
+    /// later.
     pub(crate) any: PreparedStatement,
     pub(crate) delete: PreparedStatement,
     pub(crate) any_in: PreparedStatement,
     pub(crate) delete_in: PreparedStatement,
-    /// At the level of reads. If the result decides on a write, a copy of it gets `decisive_consistency`.
+    /// Has the consistency level of reads. If the result decides on a write, a copy of the statement gets
+    /// `decisive_consistency`.
     pub(crate) occupied: PreparedStatement,
     pub(crate) write_consistency: Consistency,
     /// The level of reads whose result decides on a write.
@@ -196,7 +198,7 @@ impl Tables {
     async fn prepare(&self, table: Table) -> Result<TableStatements, StoreError> {
         let session = self.cluster.session().await?;
         let text = Points::new(&self.config.keyspace, table);
-        // Read first: a change after that makes the statements outdated.
+        // Read before the statements are prepared: any later change makes them outdated.
         let changes = self.cluster.replication_changes();
         let datacenter = self.cluster.datacenter();
         let level = |level| consistency(level, &session, &self.config.keyspace, &datacenter);

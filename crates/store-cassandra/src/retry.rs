@@ -3,7 +3,7 @@
 use scylla::errors::{DbError, RequestAttemptError};
 use scylla::policies::retry::{DefaultRetryPolicy, RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 
-/// How often one request is retried because the server forgot its statement. A cache that is full of
+/// How many times one request is retried because the server forgot its statement. A cache that is full of
 /// statements in use keeps a new one only by chance, in about one of 128 attempts. The request timeout also
 /// ends the retries.
 const FORGOTTEN_MAX: u32 = 1000;

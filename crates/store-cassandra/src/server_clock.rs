@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use plumbago_model::Clock;
 
-/// The clock is the median of this many comparisons, the last ones. Each asks one server, whose own clock may be wrong.
+/// The clock is the median of the last comparisons, at most this many. Each asks one server, whose own clock
+/// may be wrong.
 const COMPARISONS: usize = 15;
 
 /// The servers' clock. Clones share the comparisons.

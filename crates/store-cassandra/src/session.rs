@@ -84,7 +84,7 @@ struct Shared {
     /// The nodes that are used but not connected, as text for operators; `None` if all or none are connected.
     missing: Mutex<Option<String>>,
     replication: Mutex<Replication>,
-    /// How often the replication or the local data centre has changed.
+    /// Number of changes of the replication or of the local data centre so far.
     changes: AtomicU64,
     stats: Stats,
 }
@@ -242,8 +242,8 @@ impl Cluster {
         Arc::clone(&self.shared.replication().datacenter)
     }
 
-    /// How often the replication of the keyspaces or the local data centre has changed. Consistency levels depend
-    /// on them.
+    /// Number of changes of the replication of the keyspaces or of the local data centre so far. Consistency
+    /// levels depend on them.
     pub(crate) fn replication_changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
     }
@@ -262,7 +262,7 @@ impl Cluster {
         self.shared.starts.list()
     }
 
-    /// How often a node was restarted, as far as this process has noticed.
+    /// Number of restarts of nodes that this process has noticed.
     pub fn restarts(&self) -> u64 {
         self.shared.restarts.load(Ordering::Relaxed)
     }

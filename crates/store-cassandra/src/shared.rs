@@ -23,8 +23,8 @@ const FEATURES_MAX: usize = 10;
 /// Difference between the server's clock and ours from which the status mentions it, in milliseconds.
 const CLOCK_TOLERANCE_MS: i64 = 1000;
 
-/// What an operator can do about a node that cannot be reached. A node whose disk is full ends, or it runs on
-/// without listening.
+/// What an operator can do about a node that cannot be reached. A node whose disk is full stops, or its
+/// process keeps running without listening.
 const ADVICE: &str = "If a node has stopped or hangs, look at its log; if the disk of its data or commit \
                       log is full, make room; then restart the node, even if its process still runs";
 

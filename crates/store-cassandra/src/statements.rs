@@ -221,8 +221,8 @@ impl Names {
         format!("DELETE FROM {} WHERE name = ? IF holder = ?", table(&self.keyspace, LEASES))
     }
 
-    /// Reads which instances have registered a range of writer ids of a replica, with the time of that and of
-    /// the server.
+    /// Reads which instances have registered a range of writer ids of a replica, with the time of each
+    /// registration and the server's current time.
     pub fn writers(&self) -> String {
         format!(
             "SELECT writer, instance, toUnixTimestamp(since), toUnixTimestamp(now()) FROM {} \

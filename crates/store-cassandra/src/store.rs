@@ -144,8 +144,8 @@ impl CassandraStore {
         find::advice(&self.config.metadata_keyspace(), server)
     }
 
-    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the keyspace
-    /// has replicas in several, the one of the contact points. Empty for no preference.
+    /// The data centre whose nodes are used for points: the one in the settings or, if they name none and the
+    /// keyspace has replicas in several data centres, the one of the contact points. Empty for no preference.
     pub fn datacenter(&self) -> Arc<str> {
         self.clusters.points.datacenter()
     }

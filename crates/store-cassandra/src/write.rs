@@ -183,7 +183,8 @@ impl PointWriter {
             self.keep_requests_of(&session, &mut plan.requests, nodes).await;
         }
         let rows = plan.requests.iter().map(|request| request.rows.len() as u64).sum();
-        // For each request, its runs until it is confirmed. This includes requests that are never sent.
+        // The runs of each request; `None` once the request is confirmed. Requests that are never sent keep
+        // their runs.
         let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
         let mut answers = futures::stream::iter(plan.requests.into_iter().enumerate())
             .map(|(n, request)| {
@@ -288,7 +289,7 @@ impl PointWriter {
                 let why = error.source.as_ref().map_or_else(String::new, ToString::to_string);
                 if is_denied {
                     self.tables.deny(request.table, &why);
-                    // This kind makes the sender defer the rows of this table only, as for a missing one.
+                    // This kind makes the sender defer the rows of this table only, as for a missing table.
                     error.kind = ErrorKind::Invalid;
                 } else if error::is_invalid(&error) {
                     self.tables.forget(request.table, &why);

@@ -49,7 +49,7 @@ impl SharedIdentity {
         let _ = self.0.former.set((identity, until_us));
     }
 
-    /// The other identity of rows with this timestamp, if they have one.
+    /// The former identity, if rows with this timestamp carry it.
     pub(crate) fn former_at(&self, timestamp_us: i64) -> Option<WriterIdentity> {
         self.0.former.get().filter(|(_, until_us)| timestamp_us <= *until_us).map(|(identity, _)| *identity)
     }
@@ -78,8 +78,9 @@ impl SharedIdentity {
         self.0.registered_ms.store(LOST, Ordering::Release);
     }
 
-    /// Whether rows may carry the identity. They may not if its registration was not renewed for a day, because another
-    /// instance may take it soon after. A clock that went back by a day counts too. Call it after `get`.
+    /// Whether rows may carry the identity. They may not if its registration was not renewed for a day,
+    /// because another instance may take it soon after. A clock that was set back by more than a day has the
+    /// same effect. Call this after `get`.
     pub(crate) fn is_valid(&self, now_ms: i64) -> bool {
         let at = self.0.registered_ms.load(Ordering::Acquire);
         at == NEVER || now_ms.abs_diff(at) <= VALID_FOR.as_millis() as u64

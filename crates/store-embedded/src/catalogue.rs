@@ -13,10 +13,12 @@ use fjall::Keyspace;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::BlockLayout;
 
-/// Maximum number of slots in a long block: a day of minutes, which a query decodes in about 10 µs.
+/// Maximum number of slots in a long block: a day at a resolution of one minute, which a query decodes in
+/// about 10 µs.
 const MERGED_SLOTS_MAX: u32 = 1440;
 
-/// The number of keyspaces from which no bucket is added: fjall hangs when it opens more than 1000.
+/// At this number of keyspaces, no more buckets are added: fjall hangs when it opens more than 1000
+/// keyspaces.
 pub(crate) const KEYSPACES_MAX: usize = 800;
 
 /// A stage and its role. The same stage may be raw for one metric and coarse for another, with different
@@ -257,7 +259,7 @@ mod tests {
         ] {
             for before in [0, 15, 30, 100] {
                 let slots = key(resolution, points).choose_bucket_slots(before, 30);
-                // Two more: one for the bucket that has expired in part, one for points ahead of now.
+                // Two more buckets: one that has expired in part, and one for points ahead of now.
                 assert!(points.div_ceil(slots) + 2 <= 16, "{resolution}s:{points} in buckets of {slots}");
             }
         }

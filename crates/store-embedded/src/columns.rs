@@ -26,7 +26,8 @@ const AHEAD: u32 = 64;
 /// Size of an entry without its values, in bytes.
 const ENTRY_BYTES: usize = 200;
 
-/// A typical size of a column in bytes, which is used to estimate the number of entries: a day of minutes.
+/// A typical size of a column in bytes, which is used to estimate the number of entries: a day at a
+/// resolution of one minute.
 const COLUMN_BYTES: u64 = 12 << 10;
 
 /// The cache of columns, with a limited size in bytes.

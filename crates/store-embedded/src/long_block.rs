@@ -27,7 +27,7 @@ pub(crate) fn encode(values: &[f64], effort: u8, out: &mut Vec<u8>) {
     codec::encode(values, out);
     let end = out.len();
     let known: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
-    // The header of pco is about as large as that.
+    // A column of fewer than 16 bytes cannot become smaller, because pco's header alone is about as large.
     if known.len() < PCO_SLOTS_MIN || end - start < 16 {
         return;
     }

@@ -25,7 +25,8 @@ const QUIET: i64 = 600;
 const PATIENCE: i64 = 6 * 3600;
 const DAY: i64 = 86_400;
 
-/// A coarse bucket can be merged while it is still filling, once this many windows have passed.
+/// A bucket that is still filling can be merged once its oldest fresh layer has existed for this many slots,
+/// and for at least a day.
 const OPEN_WINDOWS: i64 = 24;
 
 /// Result of [`EmbeddedStore::maintain`].

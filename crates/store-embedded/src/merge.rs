@@ -2,8 +2,8 @@
 //!
 //! The new layer is a new keyspace, filled by fjall's ingestion. All of its rows become durable together when
 //! the ingestion is finished. Then the bucket's catalogue row is replaced and synced, and only then are the
-//! old layers deleted. After a crash, no catalogue row names either the new or the old keyspaces; the next
-//! start deletes the keyspaces without a row.
+//! old layers deleted. After a crash, the catalogue row names either the old or the new keyspaces; the next
+//! start deletes the keyspaces that no row names.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -244,7 +244,7 @@ fn switch(
     let layer = Arc::new(layer);
     let _creation = lock(&open.creation);
     let mut result = Ok(());
-    // While these are held, no commit and no deletion is in progress.
+    // While these locks are held, no commit and no deletion is in progress.
     open.change_bucket(stage.key, number, |bucket| {
         let late = &bucket.layers[sources.len().min(bucket.layers.len())..];
         let layers: Vec<_> = std::iter::once(layer.clone()).chain(late.iter().cloned()).collect();

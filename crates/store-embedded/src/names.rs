@@ -64,7 +64,7 @@ impl Names {
     /// `visit` returns `false`. Returns the damage that it found.
     pub(crate) fn scan(&self, from: &[u8], visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Met {
         let mut met = Met::default();
-        // While this is set, the names from this key up to the next readable one are read from the copy.
+        // The start of a gap: from this key up to the next readable one, names are read from the copy.
         let gap = std::cell::RefCell::new(None::<Vec<u8>>);
         let places = std::cell::Cell::new(0);
         let mut stopped = false;

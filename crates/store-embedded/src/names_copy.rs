@@ -38,8 +38,8 @@ impl Met {
         let rest = if is_whole {
             "no name is lost. Nothing has to be done"
         } else {
-            "there was no whole copy: other names in the damaged places are lost, with their points, until a point \
-             with the name arrives"
+            "the copy was not complete: the other names in the damaged places are lost. The points of such a name \
+             are found again once a new point with this name arrives"
         };
         let text = format!("it holds names; {} were restored from their copy, and {rest}", self.restored);
         damage.found(&open.names.rows, self.places, &text);

@@ -6,12 +6,12 @@ use plumbago_model::MetricId;
 
 use crate::locks::lock;
 
-/// Size of the table of metrics that are known to be noted today, so that they are not looked up again. It takes 1 MiB.
-/// Must be a power of two.
+/// Size of the table of metrics that are known to be noted today, so that they are not looked up again. The
+/// table takes 1 MiB. Must be a power of two.
 const PLACES: usize = 1 << 17;
 
-/// Metrics that were noted today. Several metrics share a place in the table, and the last one takes it over; only the
-/// rows are complete.
+/// Metrics that were noted today. Several metrics share a place in the table, where the last one replaces the
+/// others. So the table may lack metrics; only the rows are complete.
 #[derive(Debug, Default)]
 pub(crate) struct NotedToday(Mutex<(u16, Vec<u64>)>);
 

@@ -74,7 +74,7 @@ fn day(old: &Keyspace, key: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(row.as_ref().try_into().ok()?))
 }
 
-/// The new row of a name, if there is a note of the metric that it does not have yet.
+/// The row of a name with the day from the old records; `None` if they have no later day than the row.
 fn with_note(old: &Keyspace, name: &[u8], row: &[u8]) -> Option<Vec<u8>> {
     let id = MetricId::of(std::str::from_utf8(name).ok()?);
     let read_on = u16::try_from(day(old, &id.0)?).ok()?;

@@ -118,7 +118,7 @@ impl Open {
         Arc::make_mut(catalogue.stages.get_mut(&key)?).buckets.remove(&number)
     }
 
-    /// Deletes keyspaces. Their files go with the last handle.
+    /// Deletes keyspaces. Their files are removed with the last handle.
     ///
     /// The keyspace with the highest id must stay. At a start fjall gives new keyspaces the ids after the
     /// highest one that it finds. If a keyspace gets the id of a deleted one, the next start treats it as

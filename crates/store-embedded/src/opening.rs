@@ -42,7 +42,8 @@ impl Core {
         Ok(open)
     }
 
-    /// The same for notes that no checkpoint has.
+    /// Like [`Core::open_to_write`], for notes that are not part of a checkpoint, so that a noted checkpoint
+    /// stays valid.
     pub(crate) fn open_to_note(&self) -> Result<Arc<Open>, StoreError> {
         self.check_room()?;
         if self.host.is_broken() { self.reopen() } else { self.open() }

@@ -1,5 +1,5 @@
-//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are tiny, so
-//! one wrong byte could lose all of them, and with them the way to all points.
+//! A second copy of the catalogue and the configurations, in the file `catalogue-copy`. Both keyspaces are
+//! tiny, so one wrong byte could lose all of them, and without them no point can be found.
 //!
 //! The file is the line `plumbago-catalogue 1`, then for each row: the keyspace (`s` or `c`), u32 lengths of key and
 //! value, key, value; then the CRC-32 of everything before it. It is written after each change and compared at each
@@ -32,8 +32,9 @@ fn path(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
-/// Held while a copy is read and written: of two at the same time, the one with older rows could be the last, and both
-/// would write the same new file. Changes are rare, so one lock is enough for all stores of the process.
+/// Held while a copy is read and written. Two threads at the same time would write the same new file, and the
+/// one with the older rows could be the last. Changes are rare, so one lock is enough for all stores of the
+/// process.
 static WRITING: Mutex<()> = Mutex::new(());
 
 /// Writes the copy if it differs from the rows. A failure is only logged: the rows themselves are sound.

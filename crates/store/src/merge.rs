@@ -219,8 +219,8 @@ pub fn merge_with_others(
         merged.add(method, WriterRow { writer, part: 0, row, written_us: 0, is_full: false });
     };
     add(0, same_replica);
-    // Where only one row can win, the one with the higher writer id does. So this writer's row gets the higher id,
-    // because it is the newer one.
+    // Where only one row can win, a tie is decided by the higher writer id. So this writer's row gets the
+    // higher id, because it is the newer one.
     add(IDS_PER_WRITER, own);
     match (merged.window(), other.window) {
         (own, Window { count: 0, .. }) => own,

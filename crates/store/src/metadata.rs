@@ -85,9 +85,9 @@ pub trait MetadataStore: Store {
     /// A transient error if the caller has to retry; some metrics may already exist.
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError>;
 
-    /// Creates metrics whose names are new to this daemon. A store that other programs write too keeps the settings of
-    /// metrics that they have created already. Returns the settings that readers get, for each metric that has others
-    /// than the given ones, with its position in `metrics`.
+    /// Creates metrics whose names are new to this daemon. A store that other programs write too keeps the
+    /// settings of metrics that they have created already. For each metric whose settings are not the given
+    /// ones, returns its position in `metrics` and the settings that readers get.
     ///
     /// # Errors
     /// A transient error if the caller has to retry; some metrics may already exist.

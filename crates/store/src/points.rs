@@ -152,7 +152,7 @@ pub struct PeerRows {
 pub struct ReadRequest {
     /// The ranges to read. The answer has one column for each, in this order.
     pub ranges: Vec<SlotRange>,
-    /// Whether to read also rows that a remote store has acknowledged and the local disk still retains, in
+    /// Whether to also read rows that a remote store has acknowledged and the local disk still retains, in
     /// case the remote store lost them. A remote store then reads from as many replicas as must confirm a
     /// write, so that a lagging replica does not decide the answer. This is slower; set it if rows are
     /// computed from the answer.
@@ -221,12 +221,13 @@ pub struct BlockLayout {
 
 impl BlockLayout {
     /// How many slots earlier a metric's raw blocks start, so that not all metrics are flushed at once.
-    /// During a block span, metrics become due in the order of their ids. So an LSM store writes tables that
-    /// do not overlap.
+    /// During a block span, metrics become due in the order of their ids, so that an LSM store writes tables
+    /// that do not overlap.
     #[inline]
     pub fn phase(&self, id: &MetricId) -> u32 {
         let prefix = u32::from_be_bytes([id.0[0], id.0[1], id.0[2], id.0[3]]);
-        // A larger phase makes a metric due earlier. With the complement, lower ids are due first.
+        // A metric with a larger phase is due earlier. The complement of the id gives lower ids larger
+        // phases, so that they are due first.
         ((u64::from(!prefix) * u64::from(self.raw_slots)) >> 32) as u32
     }
 

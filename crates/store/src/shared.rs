@@ -49,8 +49,8 @@ pub struct SharedFeatures {
     pub writers: bool,
 }
 
-/// A server of the points, with a number of its current start. A restarted server may have lost rows that it
-/// had acknowledged.
+/// A server that holds points, and a number that identifies its current start. A restarted server may have
+/// lost rows that it had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeStart {
     /// The host id of the server.
@@ -58,7 +58,7 @@ pub struct NodeStart {
     /// A number that changes with each start of the server. While the server cannot be reached, the last
     /// known number. `None` if it was never read.
     pub start: Option<i64>,
-    /// The time since the request was sent that read the number; zero if there is no number.
+    /// The time since the request that read the number was sent; zero if there is no number.
     pub age: Duration,
 }
 
@@ -118,10 +118,11 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// are none.
     fn missing_servers(&self) -> Option<String>;
 
-    /// The known servers of the points, as of the last requests to them. Empty before the first connection.
+    /// The known servers that hold points, as of the last requests to them. Empty before the first
+    /// connection.
     fn node_starts(&self) -> Vec<NodeStart>;
 
-    /// Number of restarts of servers of the names that this process has noticed. It never decreases.
+    /// Number of restarts, noticed by this process, of servers that hold names. It never decreases.
     fn names_restarts(&self) -> u64;
 
     /// The time of the servers' clock at some moment during this call, in milliseconds since the epoch.

@@ -6,11 +6,12 @@ use plumbago_model::Stage;
 
 use crate::{FetchError, FetchRequest, SeriesSource};
 
-/// Slots with a value that one part has, at most.
+/// Largest number of slots with a value in one part.
 const KNOWN_MAX: usize = 1 << 17;
 
-/// The slots of one stage of a metric that have a value and that xFilesFactor does not hide, in the order of time. A
-/// part covers a long time if it has few of them, so neither memory nor time grows with the slots of the stage.
+/// The slots of one stage of a metric that have a value and that xFilesFactor does not hide, in the order of
+/// time. A part with few such slots covers a long time, so neither memory nor time grows with the number of
+/// slots of the stage.
 #[derive(Debug)]
 pub struct ShownSlots<'a> {
     source: &'a dyn SeriesSource,
@@ -18,7 +19,7 @@ pub struct ShownSlots<'a> {
     stage: Stage,
     from: i64,
     until: i64,
-    /// Seconds of the next part.
+    /// Length of the next part, in seconds.
     part: i64,
 }
 
@@ -27,12 +28,12 @@ impl<'a> ShownSlots<'a> {
     pub fn new(source: &'a dyn SeriesSource, name: &str, stage: Stage, (from, until): (i64, i64)) -> Self {
         let name = Arc::from(name);
         let mut slots = Self { source, name, stage, from, until, part: 0 };
-        // Begins small, so that of a full stage nothing is read twice. Parts with few slots grow.
+        // The first part is short, so that nothing of a full stage is read twice. Parts with few slots grow.
         slots.part = slots.least().clamp(1, (stage.duration() as i64).max(1));
         slots
     }
 
-    /// Seconds of a part that has at most [`KNOWN_MAX`] slots.
+    /// Length of a part that cannot have more than [`KNOWN_MAX`] slots, in seconds.
     fn least(&self) -> i64 {
         (KNOWN_MAX as i64 / 2) * i64::from(self.stage.resolution)
     }
@@ -82,7 +83,8 @@ mod tests {
     const START: i64 = 1_600_000_000;
     const DAY: i64 = 86_400;
 
-    /// A metric of seconds with a point in each second of two days, and one a week later. Odd seconds are hidden.
+    /// A metric with one-second slots: a point in each second of two days, and one a week later. Odd seconds
+    /// are hidden.
     #[derive(Debug, Default)]
     struct Source {
         asked: Mutex<Vec<FetchRequest>>,
@@ -127,7 +129,7 @@ mod tests {
         assert!(all.into_iter().eq(shown.map(|time| (time, time as f64))));
         let asked = source.asked.lock().unwrap();
         assert!(asked.len() < 60, "{}", asked.len());
-        // Each is answered from this stage, and the parts leave nothing out.
+        // Each request is answered from this stage, and the parts leave nothing out.
         assert!(asked.iter().all(|request| request.now - request.from >= stage.duration() as i64));
     }
 }

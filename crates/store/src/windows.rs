@@ -22,8 +22,8 @@ pub trait SharedWindows: Send + Sync + Debug {
     /// If the store cannot be read.
     async fn read_rows(&self, ranges: &[SlotRange]) -> Result<Vec<Vec<SlotRow>>, StoreError>;
 
-    /// Replaces windows of another writer. They replace a pending row of that writer, but a row that it
-    /// computes later replaces them.
+    /// Replaces windows of another writer. The given windows replace a pending row of that writer, but a row
+    /// that the writer computes later replaces them.
     ///
     /// # Errors
     /// If some rows were not acknowledged. The caller may retry.

@@ -6,8 +6,8 @@ pub const REPLICAS: usize = 4;
 /// Number of writer ids in a replica.
 pub const WRITER_IDS: u16 = 1 << 14;
 
-/// Number of consecutive writer ids that one writer owns. It stores a window under several of them when
-/// the count is too large for one row.
+/// Number of consecutive writer ids that one writer owns. The writer stores a window under several of these
+/// ids when the count is too large for one row.
 pub const IDS_PER_WRITER: u16 = 8;
 
 /// The largest count of a window that the rows of one writer can hold: a row has 15 bits for its count.

@@ -113,8 +113,8 @@ impl Header {
     /// header.
     pub const BYTES_MAX: usize = METADATA_BYTES + ARCHIVES_MAX as usize * ARCHIVE_BYTES;
 
-    /// The retention, the method and the factor as a configuration. The file stores the factor as a 32-bit
-    /// float; the configuration has the shortest decimal number with that value, e.g. 0.3 instead of
+    /// The retention, the method and the factor as the settings of a metric. The file stores the factor as a
+    /// 32-bit float; the settings have the shortest decimal number with that value, e.g. 0.3 instead of
     /// 0.30000001.
     pub fn config(&self) -> MetricConfig {
         MetricConfig {

@@ -7,7 +7,7 @@
 //! This crate does no I/O: it converts bytes to values and values to bytes. Start at [`File`] and
 //! [`write`](write()); a large file is read part by part, with [`Header`] and [`Ring`].
 //!
-//! It must not depend on stores, the engine or tokio.
+//! This crate must not depend on stores, the engine or tokio.
 
 mod file;
 pub mod fuzzing;

@@ -30,7 +30,7 @@ pub enum Problem {
     /// The file has go-carbon's compressed format.
     #[error(
         "has go-carbon's compressed format, which cannot be read. Keep go-carbon running for graphs of that time until \
-         its points have expired, or write the metric to a plain whisper file with go-carbon's own tools"
+         the points of the file have expired, or write the metric to a plain whisper file with go-carbon's own tools"
     )]
     Compressed,
     /// The number of the aggregation method is unknown.

@@ -78,7 +78,7 @@ pub fn write_sparse(
     Ok(Sparse { len, parts })
 }
 
-/// The same file as one piece.
+/// Like [`write_sparse`], with the whole file as one piece.
 ///
 /// # Errors
 /// As for [`write_sparse`].
@@ -112,7 +112,7 @@ fn fill(offset: u64, slots: u32, resolution: u32, points: &[(u32, f64)], parts: 
     }
 }
 
-/// Adds a point to the last part, or to a new one if its place in the file is far from that.
+/// Adds a point to the last part, or to a new one if its place in the file is far from the last part.
 fn put(place: u64, point: [u8; POINT_BYTES], parts: &mut Vec<(u64, Vec<u8>)>) {
     let end = parts.last().map_or(0, |(start, bytes)| start + bytes.len() as u64);
     match parts.last_mut() {

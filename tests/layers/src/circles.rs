@@ -50,7 +50,7 @@ pub fn check(metadata: &Metadata) -> Result<Vec<String>, String> {
 
 /// A module in a file of its own.
 struct Module {
-    /// Its path in the crate; empty for the root.
+    /// The path of the module in the crate; empty for the root.
     path: Vec<String>,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
@@ -88,7 +88,7 @@ fn add(
     for name in below {
         let inner = directory.join(&name);
         let files = [directory.join(format!("{name}.rs")), inner.join("mod.rs")];
-        // A module within the file has none.
+        // A module that is written within this file has no file of its own.
         let Some(file) = files.iter().find(|file| file.exists()) else { continue };
         let path = [path.as_slice(), std::slice::from_ref(&name)].concat();
         let child = add(file, &inner, (path, Some(own)), modules)?;
@@ -135,7 +135,8 @@ fn resolve(modules: &[Module], from: usize, path: &[String], depth: usize) -> Op
     Some((at, false))
 }
 
-/// The modules whose items a module uses, with the path by which it does. An import for others alone is no use.
+/// The modules whose items a module uses, each with a path that uses it. An import that only serves other
+/// modules does not count as a use.
 fn uses(modules: &[Module], of: usize) -> BTreeMap<usize, String> {
     let code = &modules[of].code;
     let imports = code.imports.iter().filter(|import| !import.is_public || code.names(&import.name));
@@ -149,7 +150,8 @@ fn uses(modules: &[Module], of: usize) -> BTreeMap<usize, String> {
     found
 }
 
-/// The uses between modules side by side, by their parent's path: from, to, and the path by which.
+/// The uses between the child modules of one parent: the using module, the used module, and a path that uses
+/// it.
 type Level = BTreeMap<String, BTreeMap<String, String>>;
 
 struct Circle {
@@ -172,7 +174,7 @@ fn circles(modules: &[Module]) -> Vec<Circle> {
         for (other, by) in uses(modules, of) {
             let (from, to) = (&module.path, &modules[other].path);
             let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
-            // If there is none, one of them is below the other.
+            // If one path ends here, one of the two modules is below the other.
             let (Some(a), Some(b)) = (from.get(common), to.get(common)) else { continue };
             let level = levels.entry(from[..common].to_vec()).or_default();
             level.entry(a.clone()).or_default().entry(b.clone()).or_insert(by);
@@ -205,7 +207,7 @@ fn circles_of(parent: &[String], level: &Level) -> Vec<Circle> {
     circles
 }
 
-/// All modules that one needs, by others too.
+/// All modules that a module needs, directly or through others.
 fn reach<'a>(level: &'a Level, from: &'a String) -> BTreeSet<&'a String> {
     let mut found = BTreeSet::new();
     let mut open = vec![from];

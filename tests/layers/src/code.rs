@@ -6,18 +6,18 @@
 pub struct Import {
     /// The segments of the path.
     pub path: Vec<String>,
-    /// The name that it brings in; `*` for all names.
+    /// The name that the import brings in; `*` for all names.
     pub name: String,
-    /// Others can use the name through this module.
+    /// Whether other modules can use the name through this one.
     pub is_public: bool,
 }
 
-/// What one file needs of others.
+/// What one file needs from others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Names of its modules in files of their own.
+    /// Names of the modules that the file declares and that have files of their own.
     pub modules: Vec<String>,
-    /// Its imports.
+    /// The imports of the file.
     pub imports: Vec<Import>,
     /// Paths in the rest of the code.
     pub paths: Vec<Vec<String>>,
@@ -111,7 +111,7 @@ fn text_len(rest: &str) -> Option<usize> {
     (characters.next() == Some('\'')).then(|| 2 + first.len_utf8())
 }
 
-/// The code without the items that only tests have.
+/// The code without the items that exist only in tests.
 fn without_tests(mut code: String) -> String {
     while let Some(start) = ["#[cfg(test)]", "#[cfg(all(test"].iter().filter_map(|test| code.find(test)).min()
     {

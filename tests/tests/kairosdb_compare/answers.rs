@@ -11,7 +11,7 @@ use super::queries::Query;
 #[derive(Debug)]
 pub(super) enum Verdict {
     Equal,
-    /// They differ on purpose, for this reason, which is in docs/kairosdb.md too.
+    /// The answers differ on purpose, for this reason, which is in docs/kairosdb.md too.
     OnPurpose(&'static str),
     Different(String),
 }

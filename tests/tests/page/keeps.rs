@@ -80,8 +80,8 @@ fn names_of_any_characters_are_plotted() {
     browser.check_log(&[]);
 }
 
-/// A typed title stays while the pointer moves over the plot. What is typed into a target stays when another target or
-/// panel is removed. The focus goes on.
+/// A typed title stays while the pointer moves over the plot. What is typed into a target stays when another
+/// target or panel is removed. The focus then moves to the next one.
 #[test]
 fn typed_text_stays() {
     let Some(browser) = Browser::start() else { return };
@@ -123,7 +123,7 @@ fn typed_text_stays() {
 fn typing_goes_on_in_the_editor() {
     let Some(browser) = Browser::start() else { return };
     let (_setup, daemon) = daemon();
-    // The page loads its editor 50 ms after the first paint. Here it does so when it is told to.
+    // The page loads its editor 50 ms after the first paint. Here the test decides when.
     browser.run_in_pages(
         "const own = window.setTimeout; \
          window.setTimeout = (call, time, ...more) => time === 50 ? (window.loadNow = call, 0) : own(call, time, ...more);",

@@ -22,7 +22,7 @@ pub(crate) struct Arrival {
 /// The interval that a value belongs to. It is mostly the same for all buffers of a group.
 struct Aim {
     frequency: u32,
-    /// The start of the interval, for this frequency.
+    /// The start of the interval in seconds since the epoch, for this frequency.
     start: u32,
     /// The position among the intervals of the last buffer.
     at: usize,

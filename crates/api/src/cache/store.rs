@@ -39,7 +39,7 @@ struct Entry {
     kept: Kept,
     /// When the response was computed, in seconds since the epoch.
     since: i64,
-    /// How many seconds the response may be used.
+    /// For how many seconds the response may be used.
     seconds: i64,
 }
 
@@ -61,6 +61,7 @@ impl Store {
         let answer_bytes_max = bytes_max / ANSWER_PART;
         let options = OptionsBuilder::new()
             // Each part of the cache has its own share of the bytes, and a response must fit into one part.
+            // So there is only one part.
             .shards(1)
             .hot_allocation(HOT_PART)
             .estimated_items_capacity(bytes_max / TYPICAL_ANSWER_BYTES + 1)

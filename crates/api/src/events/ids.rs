@@ -1,6 +1,6 @@
 //! Ids of events. An id consists of an *origin* and a number. The origin says which of the daemons on the
 //! same store took the event. The number rises in the log of that daemon. So no two daemons assign the same
-//! id.  A daemon alone on its store has the origin 0, and its ids are the plain numbers.
+//! id. A daemon alone on its store has the origin 0, and its ids are the plain numbers.
 
 use plumbago_store::WriterIdentity;
 use plumbago_store::writer::{REPLICAS, WRITER_IDS};

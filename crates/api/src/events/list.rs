@@ -45,7 +45,8 @@ impl List {
         is_new
     }
 
-    /// Adds the newest event, then drops the oldest ones while all take more than `bytes_max`.
+    /// Adds the newest event. Then drops the oldest ones while all events together take more than
+    /// `bytes_max`.
     pub(super) fn push(&mut self, event: Event, bytes: usize) {
         self.last_number = self.last_number.max(ids::number(event.id));
         self.bytes += bytes;

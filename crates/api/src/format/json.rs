@@ -23,7 +23,7 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) {
 /// Unknown and infinite values are null. JSON has no infinity, and Graphite's `1e9999` breaks clients.
 #[derive(Debug, Default)]
 pub(crate) struct Json {
-    /// Omit unknown points, and series without a known point.
+    /// Whether to omit unknown points, and series without a known point.
     pub(crate) no_nulls: bool,
     /// Whether a series was written.
     has_series: bool,

@@ -18,8 +18,9 @@ const BOARDS_MAX: usize = 500;
 /// Longest board, in bytes.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// Answers a request for all boards: `{"boards": [{"name", "text"}], "left_out": 0}`, ordered by name. A file that
-/// cannot be read has `error` in place of `text`. `left_out` counts those after the first [`BOARDS_MAX`].
+/// Answers a request for all boards: `{"boards": [{"name", "text"}], "left_out": 0}`, ordered by name. A file
+/// that cannot be read has `error` in place of `text`. `left_out` counts the boards after the first
+/// [`BOARDS_MAX`].
 pub(super) async fn boards(api: &Api) -> Result<Response, ApiError> {
     let Some(directory) = api.boards.clone() else { return Ok(Json(answer(Vec::new(), 0)).into_response()) };
     let read = tokio::task::spawn_blocking(move || list(&directory)).await;

@@ -237,7 +237,7 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(|b| b >= b' ' && b != b'"' && b != b'\\')
 }
 
-/// Appends a name as a JSON string, with `%` escapes and `+` decoded, because the tree shows it so.
+/// Appends a name as a JSON string, with `%` escapes and `+` decoded, because the tree shows decoded names.
 fn push_unquoted(out: &mut Vec<u8>, name: &str) {
     if name.contains(['%', '+']) {
         let spaced = name.replace('+', " ");

@@ -22,6 +22,6 @@ pub enum RequiredFor {
     /// All requests.
     #[default]
     All,
-    /// Those that change something: points, deletions, tags, events, settings of metrics.
+    /// Requests that change something: points, deletions, tags, events, settings of metrics.
     Writes,
 }

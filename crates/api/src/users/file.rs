@@ -87,7 +87,8 @@ impl Users {
         self.seen.get(&self.digest(name, password)).is_some()
     }
 
-    /// Compares a password with the user's hash, which takes from some milliseconds to seconds.
+    /// Whether a password matches the hash of the user. The comparison takes from some milliseconds to
+    /// seconds.
     pub(super) fn is_user(&self, name: &str, password: &str) -> bool {
         let known = self.hashes.get(name);
         let hash = known.map_or(NOBODY, String::as_str);

@@ -182,7 +182,7 @@ fn report_memory(
     report.figure("RSS before the load", at_start.map_or(f64::NAN, |m| mebibytes(m.resident_bytes)), "MiB");
 }
 
-/// Reports how many of the points sent the daemon counted, and how many it still holds in memory.
+/// Reports how many of the sent points the daemon counted, and how many it still holds in memory.
 fn report_counters(points: f64, before: &Snapshot, after: &Snapshot, report: &mut Report) {
     let Some(now) = &after.metrics else { return };
     let percent = |name: &str| {

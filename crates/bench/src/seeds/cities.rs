@@ -184,7 +184,7 @@ fn delete(running: &Running, tags: &[&str], (from, until): (i64, i64)) -> Result
     running.job("delete", &parameters).map(|(_, took)| took)
 }
 
-/// The `/render` path for the wind of a city.
+/// The `/render` path for the metric `Wind` of a city.
 fn wind(city: &str, from: i64, until: i64) -> String {
     let target = encode(&format!("seriesByTag('name=Wind','city={city}')"));
     format!("/render?target={target}&from={from}&until={until}&format=json")
@@ -194,9 +194,8 @@ fn year_of(city: &str, year: Year) -> Query {
     Query::path(format!("a year of {city}"), wind(city, year.start, year.end()))
 }
 
-/// The `/render` path for the metric `wind` of a city.
+/// The number of points of the metric `Wind` that Antalya has in a week.
 fn points_of(running: &Running, year: Year, week: i64) -> Result<usize, BenchError> {
-    // The number of points of Antalya in a week.
     let path = wind("Antalya", year.week(week) - 1, year.week(week + 1) - 1);
     Ok(points(&running.get(&path)?))
 }

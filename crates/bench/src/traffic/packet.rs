@@ -1,6 +1,6 @@
-//! What captures of both formats have: how numbers are written, and where the packet of the network begins.
+//! What the captures of both formats share: how numbers are written, and where the network packet begins.
 
-/// Largest packet of a capture.
+/// Largest packet of a capture, in bytes.
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 20;
 
 /// The first bytes of a file, if it is a capture that is read.
@@ -10,7 +10,7 @@ pub(super) type Magic = [u8; 4];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order {
     is_big: bool,
-    /// Parts of a second.
+    /// How many units of time a second has.
     pub(super) parts: f64,
 }
 
@@ -26,7 +26,7 @@ impl Order {
         Some(Self { is_big, parts })
     }
 
-    /// Of numbers in a file whose times have units of their own.
+    /// The order of numbers in a file that states the units of its times separately.
     pub(super) fn microseconds(is_big: bool) -> Self {
         Self { is_big, parts: 1e6 }
     }
@@ -48,12 +48,12 @@ impl Order {
     }
 }
 
-/// Where the packet of the network begins in a packet of the capture.
+/// Where the network packet begins in a packet of the capture.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Link {
-    /// The kind of the packet stands at the first place, the packet begins at the second.
+    /// The type of the network packet is at the first offset, the network packet begins at the second.
     Typed(usize, usize),
-    /// The packet begins at this offset, and nothing says its kind.
+    /// The network packet begins at this offset, and its type is not stated.
     Untyped(usize),
 }
 
@@ -73,14 +73,14 @@ impl Link {
         }
     }
 
-    /// The packet of the network, if it is IP.
+    /// The network packet, if it is IP.
     pub(super) fn network(self, packet: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Untyped(begin) => packet.get(begin..),
             Self::Typed(mut kind, mut begin) => loop {
                 match (u16_at(packet, kind)?, begin) {
                     (0x0800 | 0x86dd, _) => return packet.get(begin..),
-                    // A tag of a VLAN.
+                    // A VLAN tag.
                     (0x8100 | 0x88a8, 14..=26) => {
                         kind += 4;
                         begin += 4;

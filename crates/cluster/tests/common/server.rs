@@ -78,7 +78,7 @@ impl Connection {
         Arc::new(Self { server: Arc::clone(server), number, writer: Mutex::new(writer) })
     }
 
-    /// Creates metrics as another daemon would whose requests are not counted.
+    /// Creates metrics as another daemon would. Its requests are not counted.
     pub(crate) async fn create_uncounted(&self, metrics: &[MetricMeta]) {
         self.server.names.create(metrics).await.unwrap();
         self.note_change(metrics.iter().map(|meta| meta.name.clone()), false);

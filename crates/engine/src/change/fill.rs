@@ -19,7 +19,8 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::ImportHead;
 use crate::slots::{Stored, push_runs};
 
-/// About how many slots are read at a time. Also about how many slots of new stages are filled from them.
+/// Approximate number of slots that are read at a time, and of slots of new stages that are filled from one
+/// read.
 pub(super) const READ_SLOTS: u64 = 1 << 20;
 
 /// A part of the work on one metric: the slots that are filled from one read.
@@ -44,7 +45,8 @@ impl Part {
         self.read() + self.stages.iter().map(|(_, slots)| slots.len() as u64).sum::<u64>()
     }
 
-    /// Reads of each range only what lies between the first and the last of its parts that may have rows.
+    /// Narrows each range to the part that may have rows: from the start of its first occupied part to the
+    /// end of its last one.
     pub(crate) fn narrow(&mut self, occupied: &[Vec<Range<u32>>]) {
         for (range, parts) in self.ranges.iter_mut().zip(occupied) {
             let ends = parts.first().zip(parts.last());
@@ -167,7 +169,7 @@ impl Change<'_> {
     fn reads(&self, stage: usize, slots: &Range<u32>) -> Vec<SlotRange> {
         let resolution = u64::from(self.new.stage(stage).resolution);
         let stages = self.old().config.retention.stages();
-        // Whole windows, to find out whether a finer stage has a point within them.
+        // Read whole windows, to find out whether a finer stage has a point within them.
         let from = u64::from(slots.start) * resolution / self.coarsest() * self.coarsest();
         let until = ((u64::from(slots.end) * resolution).div_ceil(self.coarsest()) + 1) * self.coarsest();
         let range = |(at, of): (usize, &Stage)| {
@@ -298,8 +300,8 @@ impl Change<'_> {
         let fold = |at: usize| self.folded(at, stage, self.within(at, slot, resolution), &sources[at], None);
         let covers = |(at, oldest): &&(usize, u32)| self.within(*at, slot, resolution).start >= *oldest;
         if let Some((at, _)) = folds.iter().find(covers) {
-            // Used even if this stage has no value here: a finer stage may have counted the same point in
-            // another slot.
+            // The first such stage counts even if it has no value here: a finer stage may have counted the
+            // same point in another slot.
             return fold(*at);
         }
         folds.iter().map(|(at, _)| fold(*at)).find(|found| found.count > 0).unwrap_or_default()
@@ -340,9 +342,9 @@ impl Change<'_> {
         stage == 0 && coarse.iter().all(|coarse| coarse.resolution.is_multiple_of(of.resolution))
     }
 
-    /// Uses the values that the new raw stage has from an earlier time within a coarser window, if folding
-    /// them together with the other slots gives exactly this window. They show more precisely where the
-    /// points are.
+    /// The new raw stage may have values from an earlier time within a coarser window. Uses these values if
+    /// folding them together with the other slots gives exactly this window, because they show more precisely
+    /// where the points are. Returns whether they are used.
     #[expect(clippy::too_many_arguments, reason = "one step of `fill`")]
     fn completes(
         &self,

@@ -26,13 +26,13 @@ use crate::shard::ranges::{Ask, BeginRange};
 
 /// Largest number of metrics that are blocked at the same time.
 const HELD_METRICS: usize = 1000;
-/// About how many slots these metrics may have in all stages, so that metrics with long stages are not held
-/// for long.
+/// Approximate limit on the slots that these metrics have together in all stages. Without it, metrics with
+/// long stages would be blocked for too long.
 const HELD_SLOTS: u64 = 1 << 24;
 /// Largest number of metrics in one request to the shards, so that points do not wait long for the answer.
 const ASKED: usize = 256;
 
-/// How often a metric is requested again while its points are on their way to the store.
+/// How many times a metric is requested again while its points are on their way to the store.
 const TRIES: u32 = 200;
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const RETRY: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// In seconds. A window of a metric that only other writers write is filled only this long after its end,
-/// because its writer may still store the whole window until then.
+/// In seconds. If only other writers write a metric, its windows are filled no earlier than this long after
+/// their end, because until then a writer may still store the whole window.
 const UNSETTLED: u32 = 600;
 
 /// A metric whose settings are to change.
@@ -77,7 +77,7 @@ struct Work {
 enum Outcome {
     Old,
     New,
-    /// This is not known, and the engine is stopping: nothing more of the metric may go to the store. The
+    /// Not known, because the engine is stopping. Nothing more of the metric may go to the store, and the
     /// next start reads the journal.
     Unknown,
 }
@@ -260,8 +260,8 @@ impl Engine {
         let mut states = Vec::new();
         for work in works.iter() {
             reports[work.place].points = work.points;
-            // Needed even if only the xFilesFactor changes: holding the metric has written its late points to
-            // the journal again.
+            // Needed even if only the xFilesFactor changes: blocking the metric has written its late points
+            // to the journal again.
             if work.is_placed() {
                 states.push(StateRow { id: work.head.id, bytes: both(work).encode() });
             }

@@ -10,13 +10,13 @@ use crate::engine::Engine;
 use crate::read::read_merged;
 use crate::slots::Stored;
 
-/// About how many slots of new stages are stored in one commit. A larger commit would delay flushes for too
-/// long.
+/// Approximate number of slots of new stages that are stored in one commit. A larger commit would delay
+/// flushes for too long.
 const COMMIT_SLOTS: usize = 1 << 16;
-/// Before a part with more slots than this is read, the store is asked where it has rows: a stage may have years of
-/// seconds, most of them empty.
+/// Before a part with more slots than this is read, the store is asked where it has rows: a stage may have
+/// years of slots of one second, most of them empty.
 const LONG_SLOTS: u64 = 1 << 16;
-/// Most parts that are read together.
+/// Largest number of parts that are read together.
 const PARTS_AT_ONCE: usize = 512;
 
 /// Parts that are read together.

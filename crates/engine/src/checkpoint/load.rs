@@ -30,8 +30,8 @@ pub(crate) struct Loaded {
 /// Checks the whole file, then fills the shards and the index.
 ///
 /// # Errors
-/// If the file cannot be read or is damaged. The first element says whether something had been filled by
-/// then.
+/// If the file cannot be read or is damaged. The first element of the error says whether something had been
+/// filled by then.
 pub(crate) fn load(
     file: CheckpointFile,
     shards: &mut [Shard],

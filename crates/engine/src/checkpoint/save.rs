@@ -103,7 +103,7 @@ fn send_names(index: &Index, encoders: Vec<SyncSender<Chunk>>) {
     let mut turns = encoders.iter().cycle();
     let mut chunk = Chunk::default();
     let mut send = |chunk: Chunk| {
-        // If an encoder has ended, writing has failed.
+        // Sending fails only if the encoder has ended, which means that writing has failed.
         let _ = turns.next().map(|encoder| encoder.send(chunk));
     };
     let mut add = |name: &str| {

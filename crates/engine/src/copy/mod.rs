@@ -27,12 +27,12 @@ use crate::shard::copy::{BeginMove, Moved};
 use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange};
 
-/// How often a metric is requested again while its points are on their way to the store.
+/// How many times a metric is requested again while its points are on their way to the store.
 const TRIES: u32 = 400;
 /// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(25);
-/// A move copies the points that arrived since the last try and then tries again, at most this often. After
-/// that the metric is not moved.
+/// How many times a move copies the points that arrived since its last try, and then tries again. After that
+/// the metric is not moved.
 const MOVE_TRIES: u32 = 20;
 
 /// The reason for refusing a metric that is never at rest.
@@ -334,7 +334,8 @@ fn batch_of<'a>(points: impl Iterator<Item = (&'a str, &'a [(u32, f64)])>) -> Po
     batch
 }
 
-/// The number of points of a head that were copied.
+/// The points of a head that were copied from memory, each with its timestamp: held slots and points ahead of
+/// now.
 fn in_memory(head: &ImportHead) -> Vec<(u32, f64)> {
     let raw = head.layout.raw.resolution;
     let held = head.pairs.iter().map(|(slot, value)| (slot.saturating_mul(raw), *value));

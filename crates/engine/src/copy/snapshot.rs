@@ -27,8 +27,8 @@ pub(crate) fn history(head: &ImportHead, stored: Vec<Vec<(u32, Window)>>) -> Vec
 }
 
 /// The history of a metric from its tables alone, for a store that another process may be writing. If the raw
-/// slots of a window have more points than its row, as those of an open window do, the window is folded from
-/// them.
+/// slots of a window have more points than its row, as is the case for an open window, the window is folded
+/// from them.
 pub(crate) fn of_tables(layout: &MetricLayout, stored: Vec<Vec<(u32, Window)>>) -> Vec<HistoryStage> {
     let mut stages: Vec<Slots> = stored.into_iter().map(|slots| slots.into_iter().collect()).collect();
     stages.resize_with(layout.coarse() + 1, Slots::new);

@@ -12,8 +12,9 @@ impl Engine {
     }
 
     /// Returns whether each metric may have points from `from` until `until` (seconds since the epoch, both
-    /// inclusive); `None` if this is not known. After a flush, the newest point may seem up to an hour
-    /// younger than it is.
+    /// inclusive); `None` if this is not known. After a flush of all slots of a metric, its newest point may
+    /// seem only twenty slots old, however old it is, so the answer may be true although there are no points
+    /// in the range.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.

@@ -122,7 +122,7 @@ impl Engine {
         if inner.parts.journal.segments().iter().all(|segment| segment.number >= needed) {
             return;
         }
-        // Without its name, a state row could not be distinguished from that of a deleted metric.
+        // Without the name of its metric, a state row would look like that of a deleted metric.
         if let Err(error) = inner.parts.metadata.sync_names().await {
             tracing::warn!(
                 %error,

@@ -15,7 +15,7 @@ use crate::shard::quota::Decision;
 
 /// Number of metrics in one page of the metadata scan.
 const PAGE: usize = 10_000;
-/// How often, at most, the metadata store is searched for metrics that have no account yet.
+/// Largest number of searches of the metadata store for metrics that have no account yet.
 const PASSES: u32 = 5;
 /// Pause before the next search, because metrics that are being created are not in the metadata store yet.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use crate::shard::live::Adopted;
 
 impl Engine {
     /// Adds metrics that other programs created in the metadata store. Metrics that the engine already has
-    /// stay as they are, but get new settings if these can read the stored values.
+    /// stay as they are, but get the new settings if the stored values can be read with them.
     ///
     /// # Errors
     /// [`FetchError::Stopping`] when the engine was stopped.

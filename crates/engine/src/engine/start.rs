@@ -76,7 +76,8 @@ impl Engine {
                 Ok(None)
             }
             Err((true, error)) => {
-                // The index and the quotas contain a part of the checkpoint. The next start does not use it.
+                // The index and the quotas now contain a part of the checkpoint. The file is removed, so that
+                // the next start does not use it.
                 checkpoint::remove(&path)?;
                 Err(error.into())
             }
@@ -102,8 +103,8 @@ impl Engine {
         Ok(Start { report, numbers, creations: shards.iter().map(|_| Vec::new()).collect() })
     }
 
-    /// Writes the store's second copy of the metric numbers in the background. The file of the checkpoint is
-    /// still open.
+    /// Writes the store's second copy of the metric numbers in the background. The checkpoint's file is
+    /// already removed, but it is still open and can be read.
     fn note_numbers(&self, loaded: Loaded) -> Result<(), StartError> {
         let flush = Arc::clone(&self.0.parts.flush);
         self.spawn("numbers", move || {

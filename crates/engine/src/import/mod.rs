@@ -24,12 +24,12 @@ use crate::shard::downsample::MetricLayout;
 use crate::shard::import::{Begin, Begun, End, ImportHead};
 use crate::slots::{Stored, read_stored};
 
-/// How often a metric is requested while it is being flushed or gets late points. After that its history is
-/// refused.
+/// How many times a metric is requested while it is being flushed or gets late points. After that its history
+/// is refused.
 const TRIES: u32 = 400;
 /// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(25);
-/// How often a commit is tried if it fails with a transient error.
+/// How many times a commit is tried if it fails with a transient error.
 const COMMITS: u32 = 8;
 
 /// The reason for refusing the history of a metric that is never at rest.
@@ -326,9 +326,9 @@ fn ranges(head: &ImportHead, arranged: &Arranged, now: i64) -> Vec<(u32, u32)> {
     arranged.stages.iter().enumerate().map(range).collect()
 }
 
-/// The raw slots in the store that may be needed to fold a window. The range starts at the first slot or window of
-/// the history, or at an open window if that begins earlier. Expired slots are left out. A raw stage may hold years of
-/// seconds, so nothing before this range is read.
+/// The raw slots in the store that may be needed to fold a window. The range starts at the first slot or
+/// window of the history, or at an open window if that begins earlier. Expired slots are left out. Nothing
+/// before this range is read, because a raw stage may hold years of slots of one second.
 fn raw_range(head: &ImportHead, arranged: &Arranged, now: i64) -> (u32, u32) {
     let raw = head.layout.raw;
     let oldest = u32::try_from(now - raw.duration() as i64).unwrap_or(0);

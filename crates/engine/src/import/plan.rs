@@ -221,8 +221,8 @@ impl Subject<'_> {
         method.window_showing(value, counted.max(needed)).unwrap_or(cell.window)
     }
 
-    /// The folded window with a count that is too small for readers. Whisper shows no value here, because slots
-    /// of the archive before have too few slots themselves.
+    /// The folded window with a count that is too small for readers. Whisper shows no value here, because
+    /// slots of the next finer archive have too few slots themselves.
     fn hidden(&self, stage: usize, folded: Window) -> Window {
         let (layout, per) = (self.layout(), self.layout().per[stage - 1]);
         let needed = (layout.config.x_files_factor * f64::from(per)).ceil() as u32;
@@ -242,7 +242,7 @@ impl Subject<'_> {
         (from..until).any(|slot| self.stored(0, slot).count > 0)
     }
 
-    /// The part of a window that this many of its slots account for, if all of its slots are equal.
+    /// The part of a window that belongs to `slots` of its slots, if all of its slots have the same value.
     fn part(&self, cell: &Cell, slots: u32) -> Window {
         let Window { value, count } = cell.window;
         let share = f64::from(slots) / f64::from(count.max(1));

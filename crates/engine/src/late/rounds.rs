@@ -29,7 +29,7 @@ pub(crate) trait InPieces {
     /// The largest number of bytes that are kept from one call to the next.
     fn keeps(&self) -> usize;
 
-    /// Whether it has asked for pieces before.
+    /// Whether pieces were requested before.
     fn has_begun(&self) -> bool;
 
     /// Whether nothing more has to be read.

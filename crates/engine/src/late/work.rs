@@ -12,8 +12,8 @@ use crate::shard::jobs::{LateDone, LateMetric, LatePoint, OpenPart};
 
 /// If no more slots than this lie between two needed slots, both are read in one range.
 const BRIDGE: u32 = 16;
-/// The largest number of rows of one metric in one batch. When the rows of other writers are subtracted, this
-/// many rows are read for it.
+/// The largest number of rows of one metric in one batch. To subtract the rows of other writers, at most this
+/// many rows of a metric are read at once.
 pub(crate) const BATCH_ROWS: usize = 4000;
 
 /// What a read part is needed for. The number is the index of the window to fold again.

@@ -71,7 +71,7 @@ impl Quotas {
 }
 
 fn line(lines: &mut String, name: &str, labels: &str, value: u64) {
-    // Writing to a text cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(lines, "{name}{{{labels}}} {value}");
 }
 

@@ -19,11 +19,11 @@ use crate::shard::import::{Begun, End, ImportHead};
 use crate::shard::ranges::{Ask, BeginRange, raw_slots};
 use crate::slots::{Stored, read_pieces, read_stored};
 
-/// How often metrics are requested whose points are on their way to the store.
+/// How many times metrics are requested while points of them are on their way to the store.
 const TRIES: u32 = 400;
 /// Pause between two of these requests.
 const PAUSE: Duration = Duration::from_millis(20);
-/// About how many slots are read at a time.
+/// Approximate number of slots that are read at a time.
 const READ_SLOTS: u64 = 1 << 20;
 /// Points further ahead of now than this, in seconds, are not counted.
 const AHEAD_SECONDS: i64 = 2 * 86_400;
@@ -212,8 +212,8 @@ impl Engine {
             for run in &rows.runs {
                 batch.rows.push(*run, rows.values(run), Some(rows.counts(run)));
             }
-            // A head whose state row was lost still gets no state row, so that its open windows are folded
-            // from the store.
+            // If the state row of a head was lost, none is written here either, so that the open windows are
+            // folded from the store.
             if !work.head.is_refolded {
                 let bytes = work.head.state.with_open(&work.plan.open).encode();
                 batch.states.push(StateRow { id: work.head.id, bytes });

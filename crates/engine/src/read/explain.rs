@@ -23,7 +23,7 @@ impl Reader {
     }
 }
 
-/// The slots in the range with this number that peers have pending.
+/// The slots that peers have pending in the range with this number.
 fn slots_of(peers: &[PeerRows], range: u32) -> HashSet<u32> {
     let of_range = |rows: &PeerRows| {
         let from = rows.rows.partition_point(|(at, ..)| *at < range);

@@ -136,7 +136,7 @@ fn known_slots(answer: &HeadAnswer, mut column: Column, first_window: Option<Col
         let sum = method.sum_of(window);
         let is_shown = f64::from(window.count) >= needed;
         let slot = KnownSlot { time: time(at), value, sum, count: window.count, is_shown };
-        // A sum that overflows tells nothing.
+        // If the sum overflows, the slot counts as one point.
         Some(if sum.is_finite() { slot } else { KnownSlot { is_shown, ..KnownSlot::raw(time(at), value) } })
     };
     column.values.iter().zip(&column.counts).enumerate().filter_map(known).collect()

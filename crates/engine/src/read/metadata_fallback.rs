@@ -12,7 +12,8 @@ use crate::shard::read::HeadAnswer;
 
 /// Largest number of metrics in the cache. When there are more, the cache is emptied.
 const CACHED_MAX: usize = 100_000;
-/// How long the settings of a metric stay in the cache, because the metric may be deleted or created again meanwhile.
+/// How long the settings of a metric stay in the cache. The time is short, because the metric may be deleted
+/// or created again meanwhile.
 const CACHED_FOR: Duration = Duration::from_secs(60);
 
 /// Looks metrics up in the metadata store, with a cache.

@@ -164,8 +164,8 @@ pub(crate) struct Part {
 
 impl Reader {
     /// Reads heads, peers and store for the metrics that answer a request, in the order of the request. The
-    /// rows of peers are merged into the columns and also returned; their range number is the position of the
-    /// metric's first range.
+    /// rows of peers are merged into the columns and also returned; the range number in each of them is the
+    /// position of its metric's first range in the read.
     async fn read_all(&self, request: &FetchRequest) -> Result<(Vec<Part>, Vec<PeerRows>), FetchError> {
         let answers = self.ask_all_heads(request).await?;
         if slots(&answers) > request.slots_max as u64 {

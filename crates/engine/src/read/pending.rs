@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// The slots of the answers that may have rows, in pieces that are not too long for one read. Short answers are
-    /// taken as a whole: to look for their rows would cost as much as to read them.
+    /// taken as a whole: looking for their rows would cost as much as reading them.
     async fn pieces(&self, answers: &[Option<HeadAnswer>]) -> Result<Vec<Piece>, FetchError> {
         let known = answers.iter().enumerate().filter_map(|(place, answer)| Some((place, answer.as_ref()?)));
         if slots(answers) <= SLOTS_AT_ONCE {

@@ -141,7 +141,7 @@ impl Replay<'_> {
     fn restored(&self, name: &str) -> Option<(HeadAddress, u64)> {
         let hash = self.sources.router.hash(name);
         let shard = &self.shards[self.sources.router.shard(&hash)];
-        // Number 0 means that there is none, and finds nothing.
+        // Number 0 means that the head has no number, and nothing is found for it.
         self.numbers.get(shard.heads[shard.find(&hash)?].number)
     }
 

@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 10;
 /// A batch of state rows.
 type Rows = Vec<(MetricId, Vec<u8>)>;
 
-/// The state that restoring state rows changes.
+/// What changes while state rows are restored.
 struct Target<'a> {
     shards: &'a mut [Shard],
     places: HeadAddresses,

@@ -29,16 +29,15 @@ pub(crate) enum Moved {
     /// The deletion cannot begin now. The metric stays blocked.
     #[default]
     Busy,
-    /// The metric got these points after the copy, in the order of time or of arrival. It is still held
-    /// still.
+    /// The metric got these points after the copy, in the order of time or of arrival. It stays blocked.
     Grown(Vec<(u32, f64)>),
     /// The deletion has begun.
     Begun,
 }
 
 impl Shard {
-    /// Holds a metric still and returns the content of its head. If late points of the metric are on their
-    /// way to the store, it is busy.
+    /// Blocks a metric and returns the content of its head. If late points of the metric are on their way to
+    /// the store, it is busy.
     pub(super) fn begin_copy(&mut self, hash: &NameHash) -> Begun {
         let at = match self.at_rest(hash) {
             Ok(at) if self.heads[at].state.late() == Late::None => at,

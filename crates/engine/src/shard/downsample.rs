@@ -38,7 +38,7 @@ impl MetricLayout {
         self.per.len()
     }
 
-    /// Returns the stage that a stage is folded from, as
+    /// The stage that a stage is folded from; see
     /// [`Retention::source_of`](plumbago_model::Retention::source_of).
     pub(crate) fn source(&self, stage: usize) -> usize {
         self.config.retention.source_of(stage)
@@ -61,7 +61,7 @@ impl MetricLayout {
         }
     }
 
-    /// A run of slots of a stage that begins with `first_slot`. The batch adds the values.
+    /// A run of a stage that begins with the slot `first_slot` and has no values yet.
     pub(crate) fn run(&self, id: MetricId, stage: usize, first_slot: u32) -> Run {
         Run {
             id,

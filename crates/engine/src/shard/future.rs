@@ -24,7 +24,7 @@ pub(crate) struct FuturePoint {
     pub(crate) sequence: u64,
 }
 
-/// When a point is released (seconds since the epoch), its head, and its number of arrival.
+/// When a point is released (seconds since the epoch), its head, and its position in the order of arrival.
 type ReleaseKey = (i64, u32, u64);
 
 /// The future points of a shard.

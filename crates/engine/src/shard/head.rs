@@ -126,7 +126,8 @@ impl Head {
         if known { Applied::Replaced } else { Applied::Held }
     }
 
-    /// Returns the chain if the next point in order will be appended to it. Reads both cache lines.
+    /// Returns the chain if the newest octet is full, so that the next point in order will append the octet
+    /// to it. Reads both cache lines.
     #[inline]
     pub(crate) fn about_to_seal(&self) -> Option<Chain> {
         let full = self.newest % OCTET == OCTET - 1 && !self.raw[(OCTET - 1) as usize].is_nan();

@@ -1,6 +1,7 @@
-//! The states of a head, in 16 bits: of its metric, of its flush and of its late points, and some marks.
+//! The states of a head, in 16 bits: the state of its metric, of its flush and of its late points, and some
+//! marks.
 //!
-//! An event that a table does not list for a state does not change it. A test compares the code with these
+//! An event changes a state only if a table lists it for that state. A test compares the code with these
 //! tables.
 //!
 //! **Life**: a head is `Vacant` while no metric has it, and `Creating` until the metadata store and the index

@@ -22,7 +22,7 @@ pub(crate) struct Begin {
     pub(crate) hash: NameHash,
     /// The start of the slot after the last one of the history, in seconds since the epoch.
     pub(crate) until: u32,
-    /// Whether to return the content without holding the head still.
+    /// Whether to return the content without blocking the metric.
     pub(crate) dry_run: bool,
 }
 

@@ -111,8 +111,8 @@ pub(crate) struct LateMetric {
     pub(crate) now: i64,
     /// The journal segment of the first of the points, or an earlier segment.
     pub(crate) segment: u32,
-    /// The raw slot at which the last window ends that a point older than stage 0 replaces; 0 if there is
-    /// none.
+    /// The end of the last window that is replaced by a point older than stage 0, as a raw slot; 0 if there
+    /// is none.
     pub(crate) aged_until: u32,
     /// The points, in order of arrival.
     pub(crate) points: Vec<LatePoint>,

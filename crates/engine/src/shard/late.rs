@@ -242,9 +242,9 @@ impl Shard {
         !self.late.awaited.is_empty() && self.late.awaited.contains(&self.heads[at].hash)
     }
 
-    /// Builds a flush of heads that hold slots of a window that a pending point older than stage 0 replaces.
-    /// If these slots were folded after that point was stored, they would overwrite it. Call this before
-    /// [`Shard::take_late`].
+    /// A pending point that is older than stage 0 replaces a whole window. Builds a flush of the heads that
+    /// still hold slots of such a window: if these slots were folded after the point was stored, they would
+    /// overwrite it. Call this before [`Shard::take_late`].
     pub(crate) fn take_aged(&mut self, segment: u32, now: i64) -> Option<Flushes> {
         if self.late.aged.is_empty() {
             return None;

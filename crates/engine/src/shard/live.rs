@@ -23,8 +23,8 @@ pub(crate) struct Adopted {
 }
 
 impl Shard {
-    /// Adds the metrics that have no head yet. The other metrics get the new settings if these can read the
-    /// stored values.
+    /// Adds the metrics that have no head yet. The other metrics get the new settings if the stored values
+    /// can be read with them.
     pub(crate) fn adopt(&mut self, metrics: Vec<Adopted>) {
         for metric in metrics {
             if let Some(at) = self.find(&metric.hash) {
@@ -53,8 +53,8 @@ impl Shard {
         self.heads[created.at].state.on_life(LifeEvent::Create);
     }
 
-    /// Gives a metric of which nothing is stored yet other settings. Its points move to the slots that these have; if
-    /// those are wider, the last value of each is kept.
+    /// Gives other settings to a metric of which nothing is stored yet. Its points move to the slots of the
+    /// new settings. If several points get the same slot, the last one is kept.
     fn begin_again(&mut self, at: u32, config: &Arc<MetricConfig>, context: &mut ApplyContext<'_>) {
         let old = self.layouts[usize::from(self.heads[at].config)].raw;
         let mut pairs = Pairs::new();
@@ -78,7 +78,8 @@ impl Shard {
             let reach = -i64::from(ALLOWANCE * raw.resolution)..=raw.duration() as i64;
             self.ledger.held -= 1;
             if self.heads[at].is_late(raw.slot(timestamp)) || !reach.contains(&age) {
-                // These go to the store in another way than the head, so they need journal records of their own.
+                // Such points go to the store as late or future points, so they need journal records of their
+                // own.
                 self.accept(at, timestamp, value, context);
             } else {
                 self.put(at, raw.slot(timestamp), value, context.now);

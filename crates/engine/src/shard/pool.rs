@@ -107,8 +107,8 @@ impl Pool {
         black_box(ends.fold(0, |a, b| a ^ b));
     }
 
-    /// Loads many chains into the cache before they are read. It goes through all of them at the same time, so
-    /// that their cache misses overlap.
+    /// Loads many chains into the cache before they are read: all of them at the same time, so that their
+    /// cache misses overlap.
     pub(crate) fn warm<const N: usize>(&self, chains: impl Iterator<Item = Chain>) {
         let mut front = [NONE; N];
         for (at, chain) in front.iter_mut().zip(chains) {

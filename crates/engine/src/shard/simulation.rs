@@ -72,10 +72,10 @@ struct World {
     /// a younger point caused the window to be folded again.
     aged: BTreeMap<(usize, u32), Option<f64>>,
     crashes: u32,
-    /// How often a start used a checkpoint.
+    /// How many starts used a checkpoint.
     loaded: u32,
     forgotten: u32,
-    /// How often late points waited in the journal.
+    /// How many times late points had to wait in the journal.
     waited: u32,
     /// A deletion of a range that has begun.
     erasing: Option<ranges::Erasing>,

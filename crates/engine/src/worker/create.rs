@@ -23,7 +23,7 @@ use crate::stats::{Reject, Stats};
 
 /// The condition that holds while new metrics cannot be written to the metadata store.
 pub(crate) const UNWRITTEN: &str = "new_metrics";
-/// The condition begins after this many failures in a row, about three seconds after the first.
+/// The condition begins after this many failures in a row, about one and a half seconds after the first.
 const FAILURES_MAX: u32 = 6;
 
 /// Number of metrics in one call of the metadata store.
@@ -237,8 +237,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Creates metrics in the metadata store, and retries until it succeeds. Returns the settings of those that the store
-/// has with others, by their position.
+/// Creates metrics in the metadata store, and retries until it succeeds. If the store already has a metric
+/// with other settings, its stored settings are returned, by the metric's position in `metrics`.
 async fn create(
     metadata: &dyn MetadataStore,
     metrics: &[MetricMeta],

@@ -28,7 +28,7 @@ pub(super) const WRITE_OUT: Duration = Duration::from_millis(10);
 const QUIET_PAUSE: Duration = Duration::from_millis(100);
 /// A worker that has received nothing for this long makes longer pauses.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
-/// About how many bytes of the journal a tick reads again.
+/// Approximate number of bytes of the journal that a tick reads again.
 const READ_AGAIN_BYTES: u64 = 1 << 20;
 /// How long a read waits for late points that are on their way to the store.
 const READ_TIMEOUT: Duration = Duration::from_millis(500);
@@ -62,9 +62,9 @@ pub(crate) struct Progress {
     /// When the last command or batch arrived.
     active: Instant,
     ticked: Instant,
-    /// Pause before the next tick or, during a tick, the one before it.
+    /// Pause before the next tick. During a tick, the pause that preceded it.
     pub(super) pause: Duration,
-    /// The time since which some metric is due while none is being flushed.
+    /// When a metric became due while none was being flushed.
     pub(super) due_since: Option<Instant>,
     /// A batch that was applied only in part, and the first entry that is left.
     pub(super) unapplied: Option<(ShardBatch, usize)>,
@@ -339,7 +339,8 @@ impl ShardWorker {
             return;
         }
         let too_many = self.state.reads.len() > READS_MAX;
-        // The journal may be unable to accept points for a long time.
+        // A batch that cannot be applied now may wait long, for example for the journal. Reads do not wait for
+        // it.
         let is_stuck = self.state.unapplied.is_some();
         for mut read in std::mem::take(&mut self.state.reads) {
             if read.sequence.is_none() && (is_stuck || self.state.taken >= read.batches) {

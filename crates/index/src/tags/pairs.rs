@@ -56,7 +56,7 @@ impl Pairs {
         self.by_text.find(hash_of(&self.hasher, tag, value), |pair| self.text(pair) == (tag, value))
     }
 
-    /// Many values have only a single series.
+    /// The number of a pair, which is added if it is new.
     pub(super) fn acquire(&mut self, tag: &str, value: &str) -> u32 {
         match self.find(tag, value) {
             Some(pair) => pair,
@@ -132,7 +132,7 @@ impl Pairs {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        /// The reference counts of a shared text, and its share of a node in the tree of values.
+        /// Bytes for the reference counts of a shared text, and for its part of a node in the tree of values.
         const AROUND_TEXT: usize = 2 * size_of::<usize>() + 2 * size_of::<(Arc<str>, u32)>();
         let pairs = self.pairs.iter().map(|pair| pair.value.len() + AROUND_TEXT + pair.series.memory_bytes());
         let tags = self.tags.iter().map(|tag| tag.name.len() + AROUND_TEXT + tag.series.memory_bytes());
@@ -195,7 +195,7 @@ pub(super) fn behind(after: Option<&str>) -> Bound<&str> {
 fn hash_of(hasher: &RandomState, tag: &str, value: &str) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write(tag.as_bytes());
-    // No tag contains this byte.
+    // No tag contains this byte, so it separates the tag from the value.
     hasher.write_u8(b'=');
     hasher.write(value.as_bytes());
     hasher.finish()

@@ -54,7 +54,7 @@ impl Postings {
                     return;
                 }
                 if few.capacity() == 0 {
-                    // Many values have a single series.
+                    // Many values have a single series, so memory for more is not reserved.
                     few.reserve_exact(1);
                 }
                 few.insert(place, number);

@@ -73,7 +73,7 @@ impl Tags {
         Ok(numbers)
     }
 
-    /// How often a number was given to another series.
+    /// How many times a number was given to another series.
     pub(crate) fn reuses(&self) -> u64 {
         self.reuses
     }

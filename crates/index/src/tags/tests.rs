@@ -185,7 +185,8 @@ fn passes(name: &str, expression: &TagExpression) -> bool {
 }
 
 proptest! {
-    /// Any number of values may be tried while the lock is held.
+    /// The results equal those of a plain evaluation of all names, however many values may be tried while the
+    /// lock is held.
     #[test]
     fn any_expressions_find_what_matches(
         names in prop::collection::btree_set("(a|b|ab);(x=[ab]{1,2};)?(y=[ab]{1,2};)?z=[0-9]{1,2}", 1..300),

@@ -33,7 +33,7 @@ pub(super) struct NoRequest {
     pub(super) sample: String,
 }
 
-/// Reads a request. `metrics_max` limits those of a bulk request.
+/// Reads a request. `metrics_max` limits the number of metrics of a bulk request.
 ///
 /// # Errors
 /// [`NoRequest`] if the frame is not a pickle of plain data, or lacks what its type needs.

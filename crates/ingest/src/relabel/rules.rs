@@ -14,7 +14,7 @@ use crate::name::NameOptions;
 #[derive(Debug, Clone)]
 pub struct Rules {
     current: Arc<ArcSwap<Relabel>>,
-    /// The rules under `[post]` apply later, by [`Post`](super::Post).
+    /// Whether the rules under `[post]` apply later, by [`Post`](super::Post).
     post_is_later: bool,
 }
 

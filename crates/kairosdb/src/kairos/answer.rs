@@ -127,7 +127,7 @@ fn collect(name: &str, tags: &mut Tags) {
 struct Stream {
     /// The values of the grouping's tags.
     values: Vec<String>,
-    /// Keeps the first points in the order of the query, up to the limit of the metric.
+    /// The tags of all its series, with their values.
     tags: Tags,
     series: usize,
     points: Vec<(i64, Amount)>,

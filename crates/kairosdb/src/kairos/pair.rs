@@ -25,7 +25,7 @@ impl<'de, F: FnMut(Pair<'de>)> Visitor<'de> for Pairs<F> {
         f.write_str("an array of datapoints")
     }
 
-    /// An empty list in the language of some senders.
+    /// Accepts null, which some senders write for an empty list.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Pair<'de> {
                 f.write_str("an array of a timestamp and a value")
             }
 
-            /// Refused like an empty array, so that the points after it count.
+            /// A null point is refused like an empty array, so that the points after it still count.
             fn visit_unit<E>(self) -> Result<Pair<'de>, E> {
                 Ok(Pair { time: Scalar::Null, value: Scalar::Null, kind: None, len: 0 })
             }

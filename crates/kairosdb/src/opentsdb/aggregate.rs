@@ -6,11 +6,11 @@ use crate::statistics::{at_position, squares, sum};
 /// A function from values to one value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Aggregator {
-    /// The smallest value.
+    /// The sum.
     Sum,
-    /// The largest value.
+    /// The smallest value.
     Min,
-    /// The largest.
+    /// The largest value.
     Max,
     /// The mean.
     Avg,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// A body.
 #[derive(Debug, Default)]
 pub(super) struct Body {
-    /// Its members, without the sub-queries.
+    /// The members of the body, without the sub-queries.
     pub(super) members: Map<String, Value>,
     /// The sub-queries.
     pub(super) subs: Vec<SubBody>,

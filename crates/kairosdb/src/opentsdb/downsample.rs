@@ -41,7 +41,7 @@ pub struct Downsample {
     pub fill: Fill,
 }
 
-/// The times of a query in milliseconds.
+/// The times of a query, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range<'a> {
     /// The start of the query.

@@ -23,7 +23,7 @@ pub struct Filter {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// One of the values, or none of them.
+    /// Matches one of the values, or, if `is_negative`, none of them.
     Literals {
         values: BTreeSet<String>,
         is_negative: bool,

@@ -11,7 +11,7 @@ use super::manifest::hex;
 use super::{BackupError, Directory, HeldFile, io_error};
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// Number of files of up to this size are read in one piece.
+/// Files of up to this many bytes are read in one piece.
 pub(super) const SMALL_BYTES: u64 = 64 << 10;
 
 /// Called for each part that was read or written; an error ends the copy.

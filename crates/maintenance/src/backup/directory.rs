@@ -104,7 +104,7 @@ impl Directory {
     ///
     /// # Errors
     ///
-    /// If it cannot be written and synced.
+    /// If the generation cannot be written and synced.
     pub(crate) fn add(&self, generation: &Generation) -> Result<(), BackupError> {
         let path = self.manifest(generation.number);
         write_durably(&path, generation.to_text().as_bytes()).map_err(io_error("write", &path))?;

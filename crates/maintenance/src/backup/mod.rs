@@ -123,7 +123,7 @@ fn count(files: usize) -> String {
     if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
 }
 
-/// The first few of a list.
+/// The first ten texts of a list in one line, with an ellipsis if there are more.
 fn listed(files: &[String]) -> String {
     const SHOWN: usize = 10;
     let mut text = files.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");

@@ -21,7 +21,7 @@ use crate::tracker::Tracker;
 const SLACK_BYTES: u64 = 4 << 20;
 /// Free space is checked after this many copied bytes.
 const LOOK_AFTER_BYTES: u64 = 64 << 20;
-/// Damaged files in the answer.
+/// Largest number of damaged files that the answer names.
 const DAMAGED_MAX: usize = 100;
 
 /// A request for a backup.
@@ -30,9 +30,9 @@ const DAMAGED_MAX: usize = 100;
 pub struct Order {
     /// The directory of the backup.
     pub dir: PathBuf,
-    /// Remove all but this many generations afterwards.
+    /// Keep this many of the newest generations and remove the others afterwards; `None` keeps all.
     pub keep: Option<u32>,
-    /// Count what would be copied and write nothing.
+    /// Whether to count what would be copied, and write nothing.
     pub dry_run: bool,
     /// Most bytes that are read per second; 0 for no limit.
     pub rate: u64,
@@ -44,7 +44,8 @@ pub struct Order {
 pub struct Taken {
     /// The number of the generation.
     pub generation: u32,
-    /// When its files were held, in seconds since the epoch: everything until then is in it.
+    /// When the files of the generation were held, in seconds since the epoch. It contains everything up to
+    /// then.
     pub held: i64,
     /// Number of files in the generation.
     pub files: u64,
@@ -69,7 +70,7 @@ pub struct Means<'a> {
     pub files: &'a dyn DataFiles,
     /// The clock for the time of the generation.
     pub clock: &'a dyn Clock,
-    /// What the run shows of itself.
+    /// The progress that the run reports.
     pub progress: &'a Tracker,
     /// Cancels the run.
     pub stop: &'a CancellationToken,
@@ -176,7 +177,7 @@ fn known(directory: &Directory) -> Result<BTreeMap<String, String>, BackupError>
                 let file = HeldFile { name: entry.path, at: PathBuf::new(), bytes: entry.bytes, xxh3: None };
                 (key(&entry.identity, &file), entry.sha256)
             })),
-            // Then all files are read again.
+            // After this error all files are read again.
             Err(BackupError::Damaged(_)) => {}
             Err(error) => return Err(error),
         }
@@ -210,7 +211,7 @@ fn copy_all(
     let mut left: u64 = files.iter().map(|file| file.bytes).sum();
     let mut unseen = 0;
     for file in files {
-        // Before it is read: a file that grows meanwhile must not look unchanged.
+        // Taken before the file is read, so that a file that grows meanwhile does not look unchanged.
         let identity = identity(file)?;
         let mut on_bytes = |bytes: u64| {
             left = left.saturating_sub(bytes);
@@ -272,7 +273,7 @@ fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError 
         BackupError::Io { operation: "write" | "write to" | "sync", cause, .. }
             if matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
         {
-            // What was written of the last file is written again.
+            // The unfinished file is of no use, because the next run copies that file again.
             let _ = fs::remove_file(directory.unfinished());
             full(directory.path(), left.saturating_add(SLACK_BYTES), free_at(directory.path()).unwrap_or(0))
         }
@@ -280,7 +281,7 @@ fn explain(error: BackupError, directory: &Directory, left: u64) -> BackupError 
     }
 }
 
-/// A path without links, of which the end may be missing.
+/// The path with all links resolved. Its last components need not exist.
 pub(crate) fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let existing = absolute.ancestors().find(|parent| parent.exists()).map(Path::to_owned);
@@ -289,7 +290,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     existing.canonicalize().unwrap_or(existing).join(rest)
 }
 
-/// Refuses a backup inside the data directory, and the other way round.
+/// Refuses a backup directory inside the data directory, and a data directory inside the backup directory.
 pub(super) fn refuse_inside(backup: &Path, data: &Path) -> Result<(), BackupError> {
     let (backup_dir, data_dir) = (real(backup), real(data));
     if backup_dir.starts_with(&data_dir) || data_dir.starts_with(&backup_dir) {

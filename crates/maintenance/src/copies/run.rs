@@ -19,11 +19,12 @@ use crate::verb::{VerbError, Work};
 
 /// Maximum number of metrics that are copied together. Their heads are blocked meanwhile.
 const BATCH: usize = 64;
-/// Maximum number of slots of their stages. About this many slots are in memory.
+/// Maximum number of slots in all stages of the metrics that are copied together. About this many slots are
+/// in memory.
 const BATCH_SLOTS: u64 = 2 << 20;
 /// Attempts to copy a metric that gets another retention while points of it are on their way to the store.
 const BUSY_TRIES: u32 = 8;
-/// Pause between two of these attempts.
+/// Pause between two attempts to copy such a metric.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// What a run works with.
@@ -190,7 +191,7 @@ impl<'a> Run<'a> {
         let reports = self.work.histories.copy_metrics(copies.to_vec(), options).await?;
         let going = names.into_iter().zip(known).zip(&reports).filter(|(_, report)| report.is_going);
         let going = going.map(|(metric, _)| metric).collect();
-        // Before anything that can fail: deletions that have begun have to be ended.
+        // This comes before anything that can fail, because deletions that have begun must be ended.
         let deleted = deletion::finish(self.work, going, &mut self.deleted, &mut self.directories).await;
         if is_first {
             self.note(copies, &reports);

@@ -12,13 +12,13 @@ use serde::Serialize;
 pub struct Newest {
     /// The name of the metric.
     pub name: String,
-    /// When it was created, in seconds since the epoch.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
-    /// Its retention, like `1m:1w,1h:730d`.
+    /// The retention of the metric, like `1m:1w,1h:730d`.
     pub retention: String,
-    /// The section of the present storage schemas that matches it; `None` for carbon's default.
+    /// The section of the present storage schemas that matches the metric; `None` for carbon's default.
     pub section: Option<String>,
-    /// The line of the section's header.
+    /// The line of the section's header, from 1.
     pub line: Option<usize>,
     /// Whether that section has another retention, because the rules were changed after the metric was
     /// created or the metric has its own settings.

@@ -22,7 +22,7 @@ impl Source {
     /// The metrics below a directory; "" means all metrics, including tagged series. A scan also returns
     /// other metrics, which [`is_below`] recognises.
     pub(super) fn new(work: &Work, under: &str) -> Self {
-        // As a glob, such a directory name would match other directories.
+        // A directory name with characters of globs would match other directories too.
         if under.is_empty() || has_glob(under) {
             return Self::Scan { position: None, is_done: false };
         }

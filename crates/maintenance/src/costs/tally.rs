@@ -44,7 +44,7 @@ pub(super) struct Tally {
     pub(super) tagged: Counts,
     directories: Directories,
     newest: Top<Created>,
-    /// Names of metrics that were not written, of those that were not read, and of those to which both applies.
+    /// Names of metrics that were not written, of those that were not read, and of those to which both apply.
     examples: [Vec<String>; 3],
 }
 

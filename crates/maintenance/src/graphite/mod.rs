@@ -57,7 +57,7 @@ pub struct ImportGraphite {
     pub overwrite: bool,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

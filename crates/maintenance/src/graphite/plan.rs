@@ -1,8 +1,9 @@
 //! Plans the requests to a server, stage by stage, and where the points of an answer are stored. No I/O.
 //!
 //! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So
-//! there is one request for each stage, from the oldest time of the stage until now. A long fine stage is asked
-//! for in several, which all begin before the finer stage reaches.
+//! there is one request for each stage, from the oldest time of the stage until now. A long stage of fine
+//! resolution is requested in several pieces, each of which begins earlier than the next finer stage reaches
+//! back.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +50,8 @@ impl Request {
     }
 }
 
-/// The requests for these stages, the finest first, and those for one stage in the order of time. Stages that have
-/// nothing of the part are left out.
+/// The requests for these stages, the finest first, and those for one stage in the order of time. Stages
+/// without data in `part` are left out.
 pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
     let mut finer_reach = 0;
     let mut all = Vec::with_capacity(stages.len());
@@ -75,8 +76,8 @@ pub(super) fn requests(stages: &[Stage], now: i64, part: Part) -> Vec<Request> {
     all
 }
 
-/// Divides a range into pieces of at most [`VALUES_MAX`] values, none of which begins after `newest`. A piece ends with a
-/// day, because the window at its end could not be folded whole from one answer otherwise.
+/// Divides a range into pieces of at most [`VALUES_MAX`] values, none of which begins after `newest`. A piece
+/// ends at the end of a day. Otherwise the window at its end could not be folded from one answer.
 fn pieces(resolution: u32, (from, until): (i64, i64), newest: i64) -> impl Iterator<Item = (i64, i64)> {
     let seconds = VALUES_MAX * i64::from(resolution);
     let align = i64::from(resolution).max(DAY);
@@ -114,7 +115,7 @@ pub(super) enum Fit {
     Other(u32),
     /// The points were aggregated into this stage.
     Folded(u32),
-    /// There is no stage for them.
+    /// There is no stage for the points.
     None,
 }
 

@@ -24,7 +24,8 @@ pub struct ImportGraphiteReport {
     pub requests: u64,
     /// Number of points that were read.
     pub points: u64,
-    /// Answers whose step is not the one of the stage, by what was asked, what came and what became of it.
+    /// Number of answers whose step was not the requested one, by a text with the requested step, the
+    /// returned step and the stage that the points were stored in.
     pub other_steps: BTreeMap<String, u64>,
     /// The results of storing the points.
     #[serde(flatten)]

@@ -22,8 +22,8 @@ use crate::verb::{VerbError, Work};
 
 /// Largest number of metrics in one request.
 const TARGETS_MAX: usize = 20;
-/// Largest total size of their names in bytes. Some servers only read lines of up to 4,094 bytes, and escaped
-/// names are longer.
+/// Largest total size of the names in one request, in bytes. Some servers only read lines of up to 4,094
+/// bytes, and escaped names are longer.
 const NAMES_BYTES: u64 = 1200;
 /// The prefix of the names of whisper's files of tagged series, which graphite-web lists too.
 const TAGGED: &str = "_tagged.";
@@ -333,7 +333,8 @@ fn reason(error: &SourceError) -> Why {
     (reason, error.to_string())
 }
 
-/// The reason of a report's refusal, which is the text before the first colon.
+/// Why a report refuses the points of a metric: the text before the first colon, if it is one of these
+/// reasons.
 fn refused(text: &str) -> &'static str {
     let reasons = ["busy", "deleted", "memory", "name"];
     reasons.into_iter().find(|reason| reason_of(text) == *reason).unwrap_or("refused")

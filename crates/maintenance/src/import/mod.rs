@@ -46,7 +46,7 @@ const GROUP_METRICS: usize = 256;
 pub struct ImportWhisper {
     /// Files and trees, as absolute paths.
     pub paths: Vec<PathBuf>,
-    /// Put in front of all names, with a dot.
+    /// Put in front of all names, followed by a dot; empty for none.
     pub prefix: String,
     /// Points before this time are left out; seconds since the epoch.
     pub since: Option<i64>,
@@ -54,22 +54,22 @@ pub struct ImportWhisper {
     pub workers: usize,
     /// The most metrics to store in a second; 0 for no limit.
     pub rate: u32,
-    /// New metrics get the settings of the storage rules instead of those of their files.
+    /// Whether new metrics get the settings of the storage rules instead of those of their files.
     pub rules: bool,
-    /// The files win a slot that is stored already.
+    /// Whether points of the files replace stored slots.
     pub overwrite: bool,
-    /// Files that were stored before and have not changed are stored again.
+    /// Whether files that were stored before and have not changed are stored again.
     pub again: bool,
     /// A file with the names of tagged series, one per line.
     pub tagged_names: Option<PathBuf>,
     /// Where to list the files that were skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 
 impl ImportWhisper {
-    /// How the points are laid over stored ones.
+    /// How imported points are merged with stored ones.
     pub(crate) fn options(&self) -> HistoryOptions {
         HistoryOptions { overwrites: self.overwrite, dry_run: self.dry_run }
     }

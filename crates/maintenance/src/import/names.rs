@@ -29,7 +29,7 @@ impl TaggedNames {
         self.0.is_empty()
     }
 
-    /// The name of a file below `_tagged`, by its file name without `.wsp`.
+    /// The name of the series whose file below `_tagged` is called `stem` without `.wsp`.
     pub(super) fn name_of(&self, stem: &str) -> Result<String, Why> {
         if stem.contains(';') {
             return Ok(stem.replace("_DOT_", "."));

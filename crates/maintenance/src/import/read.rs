@@ -14,12 +14,12 @@ use super::walk::{FoundFile, Metric};
 
 /// The largest file that is read: the offsets in a file have 32 bits.
 const BYTES_MAX: u64 = 1 << 32;
-/// The most points of a file that are read, because they are all in memory at once. It is three years of
-/// seconds.
+/// The most points of a file that are read, because they are all in memory at once. Three years of seconds
+/// are fewer.
 const POINTS_MAX: usize = 100_000_000;
 /// Slots of a file that are read at once.
 const SLOTS: usize = 64 << 10;
-/// How often a file that changes meanwhile is read.
+/// How often a file is read at most if it changes while it is read.
 const TRIES: u32 = 10;
 /// Pause before a file is read again.
 const PAUSE: Duration = Duration::from_millis(20);

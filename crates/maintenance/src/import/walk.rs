@@ -148,7 +148,7 @@ impl Walk<'_> {
         };
         if !self.names.insert(name.clone()) {
             let text = format!(
-                "another file of this tree is the metric {name} too; it fills what the first file lacks"
+                "the metric {name} has another file in this tree; this file only fills the gaps of that one"
             );
             self.problem(path, "same_name", text);
         }

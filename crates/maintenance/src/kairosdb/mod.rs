@@ -49,7 +49,7 @@ pub struct ImportKairosdb {
     pub paths: Vec<PathBuf>,
     /// A keyspace of a KairosDB to read, instead of files.
     pub keyspace: Option<String>,
-    /// Its servers, as `host:port`; empty for those of the store's settings.
+    /// The servers of the keyspace, as `host:port`; empty for those of the store's settings.
     pub contact_points: Vec<String>,
     /// Only these metrics; empty for all.
     pub metrics: Vec<String>,
@@ -63,11 +63,11 @@ pub struct ImportKairosdb {
     pub rate: u32,
     /// Whether points of the history replace stored slots.
     pub overwrite: bool,
-    /// Finds the coarsest storage rules that lose no more than slots of a second.
+    /// Whether to find the coarsest storage rules that lose no more points than slots of one second would.
     pub suggest_rules: bool,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

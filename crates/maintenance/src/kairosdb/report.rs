@@ -26,7 +26,7 @@ pub struct ImportKairosdbReport {
     pub empty_rows: u64,
     /// Number of rows that no index lists. They are searched for only in a dry run of a whole keyspace.
     pub unlisted_rows: u64,
-    /// Numbers that were read.
+    /// Number of points that were read and have a number as their value.
     pub points: u64,
     /// Number of points outside the requested metrics and times.
     pub outside: u64,
@@ -52,7 +52,7 @@ pub struct ImportKairosdbReport {
     pub too_old: u64,
     /// Number of points that are later than now.
     pub future: u64,
-    /// The same counts by storage rule.
+    /// The counts of series and points by storage rule.
     pub rules: Vec<RuleCounts>,
     /// Number of series that existed with other settings than those of the rules. They keep theirs.
     pub other_settings: u64,

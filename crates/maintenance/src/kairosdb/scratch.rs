@@ -40,7 +40,7 @@ const STATE: &str = "state.json";
 pub(super) struct Position {
     /// The file, the part of the token ring, or the metric.
     pub(super) source: usize,
-    /// The number of its lines that are done.
+    /// How many lines of the file are done; 0 for the other sources.
     pub(super) done: u64,
 }
 
@@ -306,7 +306,7 @@ impl Scratch {
     }
 }
 
-/// The part of a series.
+/// The number of the part that contains a series.
 fn part_of(name: &str) -> usize {
     xxhash_rust::xxh3::xxh3_64(name.as_bytes()) as usize % PARTS
 }

@@ -42,7 +42,7 @@ impl Filter {
         }
     }
 
-    /// Removes the points that are not imported. Returns how many these are.
+    /// Removes the points that are not imported. Returns their number.
     fn apply(&self, entry: &mut Entry) -> u64 {
         let before = entry.points.len();
         let metric = entry.name.split(';').next().unwrap_or_default();

@@ -23,7 +23,7 @@ pub(super) struct Suggestions(BTreeMap<String, Note>);
 struct Note {
     /// A bit for each resolution at which no series loses points.
     fits: u32,
-    /// The first second of any series.
+    /// The time of the oldest point of any series, in seconds since the epoch.
     oldest: i64,
     series: u64,
 }

@@ -30,13 +30,14 @@ const DONE_LIST: &str = "import-store.list";
 pub struct ImportStore {
     /// The configuration of the other store, as an absolute path.
     pub file: PathBuf,
-    /// The directory that a relative `data_dir` in it starts from, as an absolute path.
+    /// The directory that a relative `data_dir` in this configuration starts from, as an absolute path.
     pub directory: PathBuf,
     /// Only metrics that match one of these globs; empty for all.
     pub globs: Vec<String>,
-    /// New metrics get the settings of the storage rules instead of those that they have in the other store.
+    /// Whether new metrics get the settings of the storage rules instead of those that they have in the other
+    /// store.
     pub rules: bool,
-    /// What the other store has wins a slot that is stored already.
+    /// Whether slots of the other store replace stored slots.
     pub overwrite: bool,
     /// How many batches are read and stored at a time.
     pub workers: usize,
@@ -44,7 +45,7 @@ pub struct ImportStore {
     pub rate: u32,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,
-    /// Count what would be done and change nothing.
+    /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
 

@@ -18,7 +18,8 @@ use crate::verb::{VerbError, Work};
 
 /// Maximum number of metrics that are read and stored together.
 const BATCH: usize = 64;
-/// Maximum number of slots of their stages. Each worker has about this many slots in memory.
+/// Maximum number of slots in all stages of the metrics that are read and stored together. Each worker has
+/// about this many slots in memory.
 const BATCH_SLOTS: u64 = 1 << 20;
 /// Number of metrics in one page of the list of all metrics.
 const PAGE: usize = 10_000;

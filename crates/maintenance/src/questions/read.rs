@@ -160,7 +160,7 @@ fn refs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// The stage that answers a request that goes back so far.
+/// The stage that answers a request whose range begins `age` seconds before now.
 fn stage_of(config: &MetricConfig, age: i64) -> Option<Stage> {
     let at = config.retention.stage_for_age(age.max(0))?;
     config.retention.stages().get(at).copied()

@@ -19,9 +19,9 @@ const EXAMPLES_MAX: usize = 5;
 /// When a trial ends, even if it has not seen all metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Largest number of metrics that it checks.
+    /// Largest number of metrics that the trial checks.
     pub metrics_max: u64,
-    /// The time at which it ends.
+    /// The time at which the trial ends.
     pub until: Instant,
 }
 
@@ -30,7 +30,7 @@ pub struct Limits {
 pub struct SectionUse {
     /// The name of the section; `None` for carbon's default, which applies if no section matches.
     pub section: Option<String>,
-    /// The line of its header.
+    /// The line of the section's header, from 1.
     pub line: Option<usize>,
     /// The pattern, as the file has it; `None` for carbon's default.
     pub pattern: Option<String>,

@@ -29,7 +29,7 @@ const BATCHES_A_SECOND: usize = 4;
 const LOOKED_AT: usize = 64;
 /// Attempts for a metric whose points are on their way to the store. Each waits some seconds.
 const BUSY_TRIES: u32 = 8;
-/// Pause between two of these attempts.
+/// Pause between two attempts for such a metric.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Largest number of different changes in the answer; further ones are only counted.
 const CHANGES_MAX: usize = 200;
@@ -187,7 +187,7 @@ pub(crate) type Differing = (Arc<MetricConfig>, SettingsChange);
 
 const JOB: &str = "apply_rules";
 
-/// The job that does this at intervals, for all metrics.
+/// The job that applies the storage rules to all metrics at intervals.
 #[derive(Debug)]
 pub struct ApplyRulesJob(pub Work);
 

@@ -21,7 +21,7 @@ pub struct Write {
     /// Seconds since the epoch; `None` for now.
     #[serde(default)]
     pub timestamp: Option<i64>,
-    /// Only find out where the point would be stored, and write nothing.
+    /// Whether to find out only where the point would be stored, and write nothing.
     #[serde(default)]
     pub dry_run: bool,
 }

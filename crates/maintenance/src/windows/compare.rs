@@ -14,7 +14,7 @@ use super::plan::Piece;
 /// A metric whose windows are compared.
 #[derive(Debug)]
 pub(crate) struct Metric<'a> {
-    /// The place among the metrics of a page.
+    /// The index of the metric within its page.
     pub(crate) place: usize,
     pub(crate) name: &'a str,
     pub(crate) id: MetricId,

@@ -221,8 +221,8 @@ impl Steps for Repairing {
         Ok(())
     }
 
-    /// While a window was corrected, another writer may have stored its part of it, or a late point. So each
-    /// corrected metric is compared once more.
+    /// While a window was corrected, another writer may have stored its part of the window, or a late point.
+    /// So each corrected metric is compared once more.
     async fn recheck(
         &mut self,
         context: &Context,

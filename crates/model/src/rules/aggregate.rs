@@ -130,7 +130,8 @@ impl AggregationRules {
         each.collect::<Option<Vec<_>>>().map(|lists| lists.concat())
     }
 
-    /// How often a pattern exceeded its backtracking limit. The pattern then counts as no match.
+    /// Number of searches in which a pattern exceeded its backtracking limit. The pattern then counts as no
+    /// match.
     pub fn gave_up(&self) -> u64 {
         self.patterns.gave_up()
     }

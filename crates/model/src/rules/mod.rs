@@ -142,7 +142,8 @@ impl StorageRules {
         &self.configs
     }
 
-    /// How often a pattern exceeded its backtracking limit. The pattern then counts as no match.
+    /// Number of searches in which a pattern exceeded its backtracking limit. The pattern then counts as no
+    /// match.
     pub fn gave_up(&self) -> u64 {
         self.schemas.patterns.gave_up() + self.aggregations.patterns.gave_up()
     }
@@ -176,7 +177,7 @@ fn apart<T>(rules: Vec<Rule<T>>) -> (Vec<RuleSource>, Vec<(Pattern, T)>) {
     rules.into_iter().map(|(source, pattern, outcome)| (source, (pattern, outcome))).unzip()
 }
 
-/// Carbon's retention for a metric that no section matches: one week of minutes.
+/// Carbon's retention for a metric that no section matches: one week at a resolution of one minute.
 fn default_retention() -> Retention {
     Retention::from(Stage { resolution: 60, points: 7 * 1440 })
 }

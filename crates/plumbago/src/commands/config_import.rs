@@ -133,7 +133,7 @@ fn read(path: &Path, format: Option<Format>) -> Result<File, Failure> {
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
-    // It may contain a password.
+    // The file may contain a password.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options
         .open(path)

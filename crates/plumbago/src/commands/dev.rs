@@ -19,8 +19,8 @@ Examples:
   plumbago dev cassandra --release 4.1 --address 127.0.0.2
                                          start an older version
 
-Needs Java 17 and, for the first start, Maven; for 4.1 and 3.11 Java 11, or pip to get it. The jars (67 MB) are
-kept in the user's cache. Not for production: one node, a small heap, no passwords.";
+It needs Java 17 and, for the first start, Maven; for 4.1 and 3.11 it needs Java 11, or pip to get it. The jars (67 MB)
+are kept in the user's cache. It is not for production: one node, a small heap, no passwords.";
 
 /// The commands of `plumbago dev`.
 #[derive(Debug, Subcommand)]

@@ -18,8 +18,8 @@ A metric with tags becomes the series name;tag=value, with the settings of the s
 Text and values of plug-ins are left out and counted. A point that is stored already stays, unless
 --overwrite is given. Files may be compressed with gzip.
 
-A whole keyspace is read in the order of the token ring. With --metric, --from or --until it is read by KairosDB's
-indexes. The tables of old and new versions of KairosDB are both read. --dry-run of a whole keyspace also says which
+A whole keyspace is read in the order of the token ring. With --metric, --from or --until it is read through
+KairosDB's indexes. The tables of old and new versions of KairosDB are both read. --dry-run of a whole keyspace also says which
 rows no index lists.
 
 The points are first divided by series into files in the data directory, which use 16 bytes per point until the import

@@ -20,8 +20,8 @@ names, tags, settings and all stages, and each window with its count, so that la
 A data directory is opened as its daemon would open it, so points that are only in its journal are imported too. In
 Cassandra, points that its daemons have not sent yet are missing: run the same command again later.
 
-A new metric gets the settings that it has there, or with --rules those of the storage rules here; the raw resolution
-has to be the same. An existing metric has the points of both afterwards, and points that are stored here stay, unless
+A new metric gets the settings that it has in the other store, or with --rules those of the storage rules here; the raw
+resolution has to be the same. An existing metric has the points of both afterwards, and points that are stored here stay, unless
 --overwrite is given. Nothing is counted twice, however often the command is run.
 
 If a run was killed, the same command continues it. If a daemon uses the data directory here, the daemon does the work, and

@@ -32,7 +32,7 @@ Examples:
   plumbago replay --since 1700000000            everything since then that the spool still has
   plumbago replay --since 30m --dry-run         how many rows of which nodes that would be
 
-Rows older than spool.retain are no longer there. Sending a row twice changes nothing.";
+Rows older than spool.retain are no longer in the spool. Sending a row twice changes nothing.";
 
 /// Options of `plumbago replay`.
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use plumbago_telemetry::log;
 use crate::config::{self, Problems};
 use crate::error::{Exit, Failure};
 
-/// Runs the daemon until a signal or the admin port stops it. Errors are written to the log, like its other
-/// lines.
+/// Runs the daemon until a signal or the admin port stops it. Errors are written to the log, like all
+/// messages of the daemon.
 ///
 /// # Errors
 ///

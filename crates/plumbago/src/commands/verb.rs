@@ -68,7 +68,7 @@ impl<T: Serialize> Outcome<T> {
 ///
 /// # Errors
 ///
-/// If it has errors.
+/// If the configuration has errors.
 pub(super) fn load(file: Option<&Path>) -> Result<Loaded, Failure> {
     config::load(file).map_err(|problems| Failure::new(Exit::Config, problems))
 }
@@ -87,7 +87,7 @@ pub(super) fn carry_out<V: Verb>(verb: &V, mut loaded: Loaded) -> Result<Outcome
     if V::NEEDS_DATA {
         expect(&loaded)?;
     }
-    // Removed when the run has ended.
+    // The directory is removed when the run has ended.
     let _scratch = scratch(verb, &mut loaded.config)?;
     at_rest(loaded, async |work| {
         let bar = Bar::new(V::NAME);
@@ -238,7 +238,7 @@ impl<'a> Daemon<'a> {
         Ok(Self { config, client: Client::new(&config.admin.listen).with_token(&token) })
     }
 
-    /// Adds to an error of a request which daemon was requested.
+    /// The failure of a request to the daemon, with the data directory that the daemon uses.
     fn failed(&self, error: anyhow::Error) -> Failure {
         let hint =
             format!("a daemon uses {}, but its admin port cannot be used", self.config.data_dir.display());

@@ -34,7 +34,7 @@ pub(super) fn sort_out(environment: &mut Environment, problems: &mut Problems) {
     }
 }
 
-/// Kubernetes and Docker set such variables for a service that is named `plumbago`.
+/// Whether Kubernetes or Docker sets this variable for a service that is named `plumbago`.
 fn is_service_link(name: &str, value: &str) -> bool {
     let ports = name.split("_PORT_").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let link = name.ends_with("_PORT") && value.contains("://");

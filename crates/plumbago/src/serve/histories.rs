@@ -23,7 +23,7 @@ pub(super) struct EngineHistories {
     pub(super) engine: Engine,
     pub(super) rules: rules::Live,
     pub(super) keeper: Keeper,
-    /// Done after an error too, because some points may already be deleted.
+    /// The kept responses of the API, which are dropped after each change.
     pub(super) answers: KeptAnswers,
 }
 

@@ -32,8 +32,8 @@ pub(super) fn replace(engine: &Engine, rules: QuotaRules) {
             Ok(0) => tracing::info!("{count} quota(s) are in effect"),
             Ok(undecided) => tracing::warn!(
                 undecided,
-                "{count} quota(s) are in effect; some metrics do not count for them, because the metadata store does not \
-                 have them"
+                "{count} quota(s) are in effect; some metrics do not count for them, because they are missing in \
+                 the metadata store"
             ),
             Err(error) => {
                 let error: &(dyn std::error::Error + 'static) = &error;

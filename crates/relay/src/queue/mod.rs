@@ -121,7 +121,7 @@ impl Queue {
         let noted = files::noted(dir);
         let is_note_lost = noted.is_err();
         if noted == Ok(None) && !ids.is_empty() {
-            // A kill may leave it so, and nothing is lost.
+            // A kill may leave the queue in this state. Nothing is lost.
             tracing::warn!(
                 "{} has no record of what was sent; everything in it is sent again",
                 dir.display()

@@ -37,8 +37,8 @@ pub struct Chunk {
     /// The slices.
     pub slices: Vec<SpooledSlice>,
     /// The newest timestamp of their segment, in microseconds since the epoch. All slices may be sent under
-    /// it: later slices of a metric have later timestamps, and the value is the same whenever the segment
-    /// is sent again.
+    /// it: later slices of a metric have later timestamps, and this timestamp is the same whenever the
+    /// segment is sent again.
     pub timestamp_us: i64,
     /// The position after the chunk, for the next call of [`crate::Spool::next_chunk`].
     pub end: Position,

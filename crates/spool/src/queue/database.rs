@@ -154,8 +154,8 @@ impl Database {
         self.rotate_full_memtables()
     }
 
-    /// Writes slices; `None` removes one. `sums` are the new sums of the deferred and arrived segments among
-    /// those that the slices are in.
+    /// Writes slices; `None` removes one. `sums` has the new sums of those deferred and arrived segments that
+    /// the slices belong to.
     pub(super) fn change(
         &self,
         slices: Vec<(Key, Option<Vec<u8>>)>,

@@ -13,8 +13,9 @@ use plumbago_fjall_host::{HostError, space};
 const STALL_STEP: Duration = Duration::from_millis(5);
 const STALL_STEPS: u32 = 200;
 
-/// The part of the limit up to which retained slices do not expire before they are released. The rest is for
-/// new commits, all of which may be pending when an unreachable server returns.
+/// Retained slices that are not released yet expire only if all slices take more than this fraction of the
+/// limit: one half. The rest is for new commits, all of which may be pending when an unreachable server
+/// returns.
 const HELD_PART: u64 = 2;
 
 /// How long slices are retained if the settings do not say: a server without a commit log may lose what it

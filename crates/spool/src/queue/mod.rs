@@ -102,7 +102,7 @@ impl Spool {
     }
 
     /// Commits all or nothing, and returns the timestamp of the slices in microseconds since the epoch. Each
-    /// commit has a later one than those before it, even across restarts. A commit survives `kill -9`.
+    /// commit has a later timestamp than those before it, even across restarts. A commit survives `kill -9`.
     ///
     /// # Errors
     /// [`SpoolError::Full`] and [`SpoolError::Unavailable`]: nothing was committed, retry later.
@@ -260,8 +260,8 @@ impl Spool {
     }
 
     /// Visits the slices of some metrics that are pending or were acknowledged in the last minute: the
-    /// position in `ids`, the timestamp under which they are sent as of now (microseconds since the epoch), and the
-    /// bytes. A metric's slices come in the order of commits, but deferred ones come first.
+    /// position in `ids`, the timestamp under which they would be sent now (microseconds since the epoch),
+    /// and the bytes. A metric's slices come in the order of commits, but deferred ones come first.
     ///
     /// # Errors
     /// [`SpoolError::Unavailable`] while the database is being opened again.

@@ -35,7 +35,7 @@ impl Shared {
         let since_ms =
             acknowledged_within.map_or(i64::MIN, |within| self.steady_ms() - within.as_millis() as i64);
         for segment in self.readable_segments(since_ms) {
-            // 0 for deferred slices and those that have arrived, which keep their own timestamps.
+            // 0 for segments of deferred and arrived slices, which keep their own timestamps.
             let sent_us = self.last_us_of(segment);
             for (place, id) in ids.iter().enumerate() {
                 self.visit(Key::first(segment, *id), Key::last(segment, *id), &mut |key, value| {

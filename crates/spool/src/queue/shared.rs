@@ -19,8 +19,8 @@ use super::{Id, Slice, SpoolConfig, State, lock};
 use crate::SpoolError;
 use plumbago_fjall_host::{Contents, HeldFile, Host, HostError, space};
 
-/// The largest part of the limit that one segment takes. It is not larger, because segments are dropped as a
-/// whole. It is not smaller, because pending rows are collected by metric only within a segment.
+/// One segment takes at most this fraction of the limit: an eighth. Not more, because segments are dropped as
+/// a whole. Not less, because pending rows are collected by metric only within a segment.
 const SEGMENT_PART: u64 = 8;
 const SEGMENT_BYTES_MIN: u64 = 32 << 20;
 
@@ -273,7 +273,8 @@ impl Shared {
         let is_recent =
             |segment: &Segment| segment.acknowledged_ms.is_none_or(|at| at >= acknowledged_since_ms);
         let readable = |number: u32, segment: &Segment| is_recent(segment) || number >= resent_from;
-        // A slice that arrived late may have been replaced on the server since then.
+        // A retained slice that was deferred may be older than what the server has now, so only reads of all
+        // retained rows include it.
         let arrived = if acknowledged_since_ms == i64::MIN { segments.arrived } else { Default::default() };
         let early = [(DEFERRED, segments.deferred)].into_iter().chain(ARRIVED.into_iter().zip(arrived));
         let all = early.chain(segments.all.iter().map(|(number, segment)| (*number, *segment)));

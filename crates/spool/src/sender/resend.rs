@@ -21,7 +21,7 @@ const STEP_BYTES: usize = 256 << 10;
 const PAUSE_FACTOR: u32 = 3;
 /// The longest of these pauses.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// A step that fails this often is left for later.
+/// A step that fails this many times is left for later.
 const TRIES_MAX: u32 = 3;
 /// Rows that the store refuses for good are left after this many times `defer_after`. Until then a table or a right that
 /// is missing may come back.

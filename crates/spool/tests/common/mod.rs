@@ -57,7 +57,7 @@ pub(crate) struct TimedRemote {
     pub(crate) is_silent: AtomicBool,
     /// Whether writes to dead metrics alone are refused as known to be down.
     pub(crate) is_known_down: AtomicBool,
-    /// Whether it cannot be asked when slots were written.
+    /// Whether the store cannot tell when slots were written.
     pub(crate) hides_times: AtomicBool,
     pub(crate) rows: AtomicU64,
     /// Number of runs written. Each takes one request or more.
@@ -292,7 +292,8 @@ impl RemotePoints for TimedRemote {
 #[derive(Debug, Default)]
 pub(crate) struct MemoryRemote {
     store: MemoryStore,
-    /// Locked until an accepted write is in the store, because the write would undo a deletion in between.
+    /// Locked until an accepted write is in the store. Otherwise the write could undo a deletion that comes
+    /// in between.
     stamps: tokio::sync::Mutex<Stamps>,
 }
 

@@ -89,7 +89,7 @@ async fn an_unknown_one_is_refused(config: &Config) {
     );
 }
 
-/// The nodes of the other data centre hang, but no request waits for them. Leases alone are not granted,
+/// The nodes of the other data centre hang, but no request waits for them. Only leases are not granted,
 /// because a daemon in the other data centre may hold them.
 async fn one_is_cut_off(keyspace: &Keyspace, cluster: &mut Cluster) {
     let registry = Registry::new();

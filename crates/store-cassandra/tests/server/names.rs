@@ -383,7 +383,7 @@ async fn changes_win_after_a_clock_was_ahead(keyspace: &Keyspace, session: &Sess
     }
     let metrics = [metric("ahead.deleted", 6)];
     let next = keyspace.store().await;
-    // What its spool knows: the last rows of points before the deletion.
+    // The spool of the next process has the timestamp of the last rows of points before the deletion.
     next.continue_after(ahead - 60_000_000);
     next.create(&metrics).await.unwrap();
     assert!(next.get(&["ahead.deleted"]).await.unwrap()[0].is_some());

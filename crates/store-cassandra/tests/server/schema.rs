@@ -59,7 +59,8 @@ async fn commit_log_is_followed(store: &CassandraStore, keyspace: &Keyspace) {
     }
 }
 
-/// A new table gets the compression, and the server takes the statements for those that exist.
+/// A new table gets the chosen compression, and the server accepts the statements that change existing
+/// tables.
 async fn compression_is_chosen(store: &CassandraStore, keyspace: &Keyspace) {
     let wanted = tables(&["60s:7d,900s:2y", "10s:1d"]);
     if store.live_schema().await.unwrap().server.version < (4, 0) {
@@ -141,8 +142,8 @@ fn point(stage_index: u8, stage: Stage, ago: u32) -> WriteBatch {
     batch
 }
 
-/// With a stage that is longer than the server can keep rows, rows are kept as long as possible, and as
-/// time passes no write is refused and no difference is reported.
+/// If a stage is longer than the server can keep rows, rows are kept as long as possible. As time passes, no
+/// write is refused and no difference is reported.
 pub async fn nothing_expires_after_2038(keyspace: Keyspace) {
     let years = Stage { resolution: 86_400, points: 15 * 365 };
     let wanted = tables(&["60s:1d,1d:15y"]);

@@ -47,7 +47,7 @@ async fn embedded() {
     conforms(&store).await;
     store.close().unwrap();
     drop(store);
-    // With another block length, older layers keep theirs.
+    // With another block length, older layers keep their block length.
     let store = open(dir.path(), 11);
     conforms(&store).await;
 }

@@ -68,7 +68,8 @@ fn child_full_disk() {
         disk.empty();
         wait_ok("a commit", || store.store.commit(&block(&store.store, &all, committed)));
         committed += 1;
-        // Rows of refused commits are replaced by the same rows, and there is no other block.
+        // If a refused commit left rows, the repeated commit has replaced them by the same rows. There is no
+        // other block.
         assert_blocks(&store.store, &all, |_| committed);
     }
     assert!(store.registry.value("plumbago_store_reopened_total") >= Some(3.0));

@@ -47,9 +47,9 @@ fn seen(method: Aggregation, rows: &[WriterRow]) -> Option<Window> {
 }
 
 proptest! {
-    /// Whichever slots of a window the writers of a replica have seen, one repair makes it equal to the raw
-    /// slots, and a second one, by the same daemon or another, finds nothing to do. Cases: a part that is
-    /// lost, slots that two writers got, late corrections by two at once, values that were replaced.
+    /// Whichever slots of a window the writers of a replica have seen, one repair makes the window equal to
+    /// the raw slots. A second repair, by the same daemon or another, finds nothing to do. Cases: a lost
+    /// part, slots that two writers got, late corrections by two writers at once, replaced values.
     #[test]
     fn a_repaired_window_equals_the_raw_slots(
         slots in prop::collection::vec(-1000i32..1000, 1..40),
@@ -96,7 +96,7 @@ fn slots_counted_twice_are_taken_back() {
     let folded = fold(Aggregation::Average, &[1.0; 60]);
     let Verdict::Wrong(correction) = judge(Aggregation::Average, folded, own, &rows) else { panic!() };
     assert_eq!(correction.own, row(0, 0, -50.0, -50, 0).row);
-    // One of the two repairs it instead.
+    // This time one of the two writers with rows repairs the window.
     let Verdict::Wrong(correction) = judge(Aggregation::Average, folded, rows[1].writer, &rows) else {
         panic!()
     };
@@ -113,7 +113,7 @@ fn raw_slots_that_are_gone_are_no_reason_to_lower_a_window() {
     assert_eq!(judge(&[], &[whole]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[1.0; 20], &[whole, row(0, 16, 5.0, 5, 0)]), Verdict::Kept(Reason::SlotsMissing));
     assert_eq!(judge(&[], &[]), Verdict::Right);
-    // An earlier correction of another daemon's row that is no longer needed.
+    // The second row once corrected another daemon's row, but is no longer needed.
     let rows = [row(0, 8, 60.0, 60, 0), row(0, 16, -10.0, -10, 0), row(0, OURS, 20.0, 20, 0)];
     assert!(matches!(judge(&[1.0; 60], &rows), Verdict::Wrong(_)));
 }

@@ -70,7 +70,7 @@ impl Faults {
         self.0.next.store(calls, Ordering::Relaxed);
     }
 
-    /// Makes every call fail until it is called with `false`.
+    /// Makes every call of the store fail, until this method is called with `false`.
     pub fn set_down(&self, down: bool) {
         self.0.down.store(down, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@
 //!
 //! Sizes, each with `PLUMBAGO_FIGURES_` before it: `KAIROSDB_SERIES` (1000) and `KAIROSDB_POINTS` of each
 //! (500) for the writes; `KAIROSDB_REQUESTS` (200) timed requests of a query; `KAIROSDB_CITIES` (30,000), and
-//! `KAIROSDB_CITIES_OURS` (as many) if the daemon shall have more of them; `KAIROSDB_IMPORT_SERIES` (2000)
+//! `KAIROSDB_CITIES_OURS` (as many) if the daemon is to have more of them; `KAIROSDB_IMPORT_SERIES` (2000)
 //! and `KAIROSDB_IMPORT_POINTS` of each (1000); `KAIROSDB_BYTES_SERIES` (20) of three weeks each.
 
 mod bytes;

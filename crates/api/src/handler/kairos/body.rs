@@ -1,4 +1,5 @@
-//! Bodies: of points, which are read, decompressed and parsed, and of OpenTSDB's queries, within limits of size and memory.
+//! Reads, decompresses and parses the bodies of points and of OpenTSDB's queries, within limits of size and
+//! memory.
 
 use std::io::Read;
 use std::sync::Arc;

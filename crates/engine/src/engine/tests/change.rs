@@ -151,7 +151,7 @@ async fn a_finer_stage_gets_windows_only_where_no_points_are() {
     assert!(old.iter().all(|(time, value)| time % 10 == 0 && (*value == 10.0 || *time == START)), "{old:?}");
     assert_eq!(old.first(), Some(&(START, 10.0)));
     assert_eq!(old.last().map(|(time, _)| *time), Some(now - 110));
-    // The windows themselves are as before.
+    // The values of the windows have not changed.
     let windows = shown(&engine, "sum.m", 10_000).await;
     assert_eq!(windows.values().sum::<f64>(), 401.0);
     assert_eq!(engine.ledger().await.unwrap().missing(), 0);
@@ -213,7 +213,7 @@ async fn many_metrics_change_in_one_call() {
     for second in 0..30 {
         world.clock.advance(1);
         points.insert(START + second, second as f64);
-        // The other metrics get a point too, so that they exist, but none of theirs reaches the store.
+        // The other metrics get a point too, so that they exist, but none of their points reaches the store.
         let some = if second == 29 { &names[..] } else { &names[..500] };
         engine.push(batch(some, START + second, second as f64)).await;
         if second == 25 {
@@ -264,7 +264,7 @@ const ANY: [&str; 8] = [
     "1s:3000s,60s:40000s",
     "1s:300s,20s:600s,60s:3000s",
 ];
-/// All windows divide these periods, in seconds.
+/// The length of every window divides this period. In seconds.
 const PERIOD: i64 = 60;
 
 /// A metric of the test with kills, and what is known about it.
@@ -438,7 +438,8 @@ async fn a_kill_at_any_moment_of_a_change_loses_nothing() {
             let must_flush = now - flushed > 60;
             match chance.below(6) {
                 _ if must_flush || chance.below(6) == 0 => {
-                    // Points that arrive during a flush keep its slots in the head.
+                    // Wait for queued points: a point that arrives during a flush keeps the flushed slots in
+                    // the head.
                     engine.journaled().await.unwrap();
                     engine.flush_all().await.unwrap();
                     flushed = now;

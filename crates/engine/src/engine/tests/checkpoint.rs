@@ -199,7 +199,7 @@ fn spoil(world: &World, random: &mut StdRng, fate: u32) {
             bytes[at] ^= 1 << random.random_range(0..8);
             std::fs::write(&file, bytes).unwrap();
         }
-        // The files that a kill between the note and the rename leaves.
+        // A kill between the note and the rename leaves the checkpoint under its temporary name.
         3 => std::fs::rename(&file, file.with_extension("new")).unwrap(),
         _ => {}
     }
@@ -229,14 +229,14 @@ async fn a_checkpoint_that_does_not_fit_is_not_used() {
     assert_eq!((ledger.held, ledger.missing()), (NAMES as u64, 0));
     let old = std::fs::read(world.file()).unwrap();
 
-    // Another number of shards.
+    // A start with another number of shards.
     world.shards = 3;
     let (engine, recovered) = world.start().await;
     assert!(!recovered.from_checkpoint && recovered.replayed == NAMES as u64, "{recovered:?}");
     has_all_points(&engine, 1).await;
     world.stop(engine).await;
 
-    // An old checkpoint in place of the new one, even if the journal has not changed since then.
+    // A start with an old checkpoint in place of the new one, even if the journal has not changed since then.
     std::fs::write(world.file(), &old).unwrap();
     world.shards = 2;
     let (engine, recovered) = world.start().await;

@@ -178,8 +178,8 @@ async fn zeros_of_a_file_have_the_sign_that_whisper_shows() {
     }
 }
 
-/// The file ends within a window that has ended by the clock, and whisper shows nothing there: the archive
-/// between had too few slots. So neither do our readers, until later points complete the window.
+/// The file ends within a window that has ended by the clock. Whisper shows no value for it, because an
+/// archive between had too few slots. Our readers show none either, until later points complete the window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_last_window_that_whisper_hides_stays_hidden() {
     let end = START / 10 * 10;

@@ -72,7 +72,7 @@ async fn long_ranges_with_few_points() {
         now: START,
         slots_max,
     };
-    // For peers only what the heads hold is looked at.
+    // For peers, only the content of the heads is read.
     let pending = engine.reader().pending(&request(0)).await.unwrap();
     assert_eq!(pending.len(), 2);
     for of_one in pending {
@@ -96,7 +96,8 @@ async fn long_ranges_with_few_points() {
     }
 }
 
-/// The open window of a percentile, whose raw slots are all in the store and which has no row yet, is in a long range too.
+/// A read of a long range also returns the open window of a percentile, whose raw slots are all in the store
+/// and which has no row yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_open_window_of_a_percentile_is_in_long_ranges() {
     const DAY: i64 = 86_400;

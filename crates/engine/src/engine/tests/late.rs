@@ -98,7 +98,7 @@ async fn more_late_points_than_memory_holds_wait_while_the_store_is_away() {
     while conditions.contains("late_points") {
         tokio::task::yield_now().await;
     }
-    // The first late points after that do not wait.
+    // Now there is room in memory, so new late points do not wait.
     assert!(engine.push(of_all(&names, START - SLOTS)).await);
     assert_eq!(applied(&engine).await.waiting, 0);
     check(&engine, &names).await;

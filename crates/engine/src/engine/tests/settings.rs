@@ -131,7 +131,7 @@ async fn a_metric_that_is_known_late_takes_the_stored_settings() {
     let meta = MetricMeta { name: "m".to_owned(), config: Arc::clone(&stored), created_on: 1 };
     world.memory.create(&[meta]).await.unwrap();
     world.faults.set_down(true);
-    // In order, late, and older than the raw stage.
+    // Points in order, late points, and a point that is older than the raw stage.
     let times: Vec<i64> = (START - 300..=START).chain([START - 600, START - 599, START - 1500]).collect();
     let value = |time: i64| (time % 1009) as f64;
     let mut batch = PointBatch::default();

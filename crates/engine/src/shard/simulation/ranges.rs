@@ -98,7 +98,7 @@ impl World {
                 (erasing.plan, erasing.step) = (plan, Step::Delete);
             }
             Step::Delete => {
-                // A crash may come when a part is deleted.
+                // A crash may come when only a part is deleted.
                 let few = self.rng.random_range(0..=erasing.plan.gone.len());
                 let (now, left) = erasing.plan.gone.split_at(few);
                 self.runtime.block_on(self.store.delete_ranges(now)).unwrap();

@@ -100,7 +100,7 @@ impl Gzip {
 
     fn fixed_byte(&mut self, at: u8, byte: u8) -> Result<Part, Damage> {
         match at {
-            0 | 1 if byte != MAGIC[usize::from(at)] => Err("what follows is not gzip".into()),
+            0 | 1 if byte != MAGIC[usize::from(at)] => Err("the next bytes are not gzip".into()),
             2 if byte != DEFLATED => Err("gzip with an unknown method".into()),
             3 if byte & RESERVED != 0 => Err("gzip with unknown flags".into()),
             3 => {

@@ -67,7 +67,7 @@ impl Unpack for Lz4 {
                 self.skip = length as usize;
                 Ok(Progress::taken(8))
             }
-            (None, _) => Err("what follows is not an LZ4 frame".into()),
+            (None, _) => Err("the next bytes are not an LZ4 frame".into()),
             (Some(_), 0) => self.end(input),
             (Some(frame), size) => frame.block(size, &input[4..], output, &mut self.window),
         }

@@ -7,8 +7,9 @@ use crate::protocol::number;
 
 /// Longest number read from text, in bytes.
 const NUMBER_BYTES_MAX: usize = 400;
-/// The same, including quotes and escapes. Two bytes of a frame are enough to refer to a text again, so a
-/// long text that is not a number must be recognised without reading it each time.
+/// Longest number read from text, including quotes and escapes, in bytes. Two bytes of a frame are enough to
+/// refer to a text again, so a long text that is not a number must be recognised without reading it each
+/// time.
 const NUMBER_RAW_MAX: usize = 4 * NUMBER_BYTES_MAX + 2;
 
 impl Tree<'_> {
@@ -48,7 +49,7 @@ impl Tree<'_> {
     /// The value of a number, or of a text that contains one.
     pub(crate) fn number(&self, node: Node) -> Option<f64> {
         let (opcode, rest) = self.atom(node)?;
-        // These extend to the end of their line.
+        // The values of these opcodes extend to the end of their line.
         if matches!(opcode, b'I' | b'F' | b'L' | b'S' | b'V') {
             line(&rest[..rest.len().min(NUMBER_RAW_MAX + 1)])?;
         }

@@ -175,7 +175,7 @@ fn hostile_bodies_are_refused_in_little_memory() {
     assert_eq!((points.points().len(), points.refused().len(), points.refused_len()), (1, 100, 5000));
 }
 
-/// As Python's `json.dumps` writes what is not finite.
+/// The numbers as Python's `json.dumps` writes values that are not finite.
 #[test]
 fn numbers_that_json_does_not_have_cost_no_other_point() {
     let (points, refused) = read(

@@ -9,8 +9,8 @@ use crate::verb::{VerbError, Work};
 
 /// Number of metrics that are handled together. They are blocked meanwhile.
 const BATCH: usize = 100;
-/// How often a metric is tried again whose points are still on their way to the store. Each request waits some seconds
-/// for it.
+/// How often the deletion is tried again for a metric whose points are still on their way to the store. Each
+/// attempt waits some seconds.
 const BUSY_TRIES: u32 = 8;
 
 /// Deletes the range, or counts its points.

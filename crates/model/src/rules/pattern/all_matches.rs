@@ -67,7 +67,7 @@ impl AllMatches {
         found == Some(true)
     }
 
-    /// How often a pattern exceeded the backtracking limit.
+    /// Number of searches in which a pattern exceeded the backtracking limit.
     pub(in crate::rules) fn gave_up(&self) -> u64 {
         self.gave_up.load(Ordering::Relaxed)
     }

@@ -28,7 +28,7 @@ impl FirstMatch {
         first
     }
 
-    /// How often a pattern exceeded the backtracking limit.
+    /// Number of searches in which a pattern exceeded the backtracking limit.
     pub(in crate::rules) fn gave_up(&self) -> u64 {
         self.patterns.gave_up()
     }

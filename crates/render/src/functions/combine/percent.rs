@@ -1,4 +1,5 @@
-//! `asPercent`: each series in percent of a total: a number, a series, as many series, or the sum of all.
+//! `asPercent`: each series in percent of a total. The total is a number, one series, one series for each, or
+//! the sum of all series.
 
 use std::collections::HashMap;
 
@@ -103,8 +104,8 @@ fn of_number(
     of_total(series, (&number.python(), &column), &grid, context)
 }
 
-/// Each series in percent of one total, or of as many totals as there are series. Then they are matched in the
-/// order of their names.
+/// Each series in percent of one total, or of as many totals as there are series. In the second case, series
+/// and totals are matched in the order of their names.
 fn of_series(
     mut series: Vec<TimeSeries>,
     mut totals: Vec<TimeSeries>,

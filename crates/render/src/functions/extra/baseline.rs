@@ -85,7 +85,7 @@ fn baseline(args: &mut Args, context: &mut Context<'_>, is_aberration: bool) -> 
     Ok(results.into())
 }
 
-/// Unknown if the usual value is zero.
+/// The difference as a share of the usual value; unknown if the usual value is zero.
 fn share(difference: f64, usual: f64) -> f64 {
     if usual == 0.0 { f64::NAN } else { difference / usual }
 }

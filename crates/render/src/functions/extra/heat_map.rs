@@ -1,4 +1,4 @@
-//! `heatMap`: turns cumulative buckets of a histogram into separate ones: sorts the series by their first
+//! `heatMap`: turns cumulative buckets of a histogram into separate ones. Sorts the series by their first
 //! points, and subtracts from each the one before it.
 
 use crate::context::Context;

@@ -92,7 +92,7 @@ fn ifft(args: &mut Args, context: &mut Context<'_>) -> Outcome {
     Ok(results.into())
 }
 
-/// Low frequencies are at both ends of the spectrum.
+/// Keeps the low frequencies, which are at both ends of the spectrum.
 fn low_pass(args: &mut Args, _: &mut Context<'_>) -> Outcome {
     let percent = args.float(1);
     let mut results = Vec::new();

@@ -135,7 +135,7 @@ async fn each_row_is_read_once_and_none_is_missed() {
     assert_eq!(returned.into_iter().collect::<BTreeSet<_>>(), written);
     let transferred = feed.transferred.lock().unwrap();
     assert_eq!(transferred.values().sum::<u64>(), 3600, "the names of a row are read once");
-    // Their times are read about once in 30 s for four minutes.
+    // The times of rows are read about once in 30 s, for four minutes.
     let ids = feed.ids.load(Ordering::Relaxed);
     assert!(ids < 3600 * 12, "{ids} times of rows");
     let requests = feed.requests.load(Ordering::Relaxed);

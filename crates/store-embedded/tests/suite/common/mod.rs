@@ -9,7 +9,7 @@ use plumbago_store_embedded::{Config, EmbeddedStore};
 use plumbago_telemetry::Registry;
 
 pub(crate) const BLOCK: u32 = 40;
-/// A retention so long that nothing expires unless a test needs this.
+/// A stage so long that nothing in it expires.
 pub(crate) const LONG: Stage = Stage { resolution: 60, points: 5_256_000 };
 /// The start of a day.
 pub(crate) const START: u32 = 29_000 * 1440;
