@@ -333,6 +333,8 @@ fn namespaces_are_counted_and_sent() {
     put(&daemon, &["web.a", "web1.a", "a.web.b", "load;host=a"], T0, 1.0);
     daemon.wait_names(3);
     wait_until("the tagged series", || setup.run_well(&["list", "--tag", "host=a"]) == "load;host=a\n");
+    let everything = setup.run_well(&["du", "/"]);
+    assert!(everything.contains(" 4  /\n"), "{everything}");
     let csv = setup.run_well(&["stats", "--conf", conf, "--format", "csv"]);
     let each = 7 * 1440 + 730 * 24;
     assert_eq!(

@@ -83,19 +83,23 @@ impl Size {
     }
 }
 
-/// Measures what is below a directory, `/` for all metrics, without tagged series.
+/// Measures what is below a directory, without tagged series; `/` stands for all metrics, tagged ones too.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub async fn below(work: &Work, directory: &str) -> Result<Size, VerbError> {
     let mut size = Size::none(work, directory);
-    if directory == ROOT {
-        add(work, &Which::glob("**"), |_| true, &mut size).await?;
-    } else {
+    if directory != ROOT {
         let is_below = |name: &str| name.strip_prefix(directory).is_some_and(|rest| rest.starts_with('.'));
         add(work, &Which::glob(&glob_of(directory)), is_below, &mut size).await?;
+        return Ok(size);
     }
-    Ok(size)
+    add(work, &Which::glob("**"), |_| true, &mut size).await?;
+    match add(work, &Which::tagged(), |_| true, &mut size).await {
+        // Without names in memory, nothing is found by tags.
+        Ok(()) | Err(VerbError::Invalid(_)) => Ok(size),
+        Err(error) => Err(error),
+    }
 }
 
 /// A glob that matches everything below a directory. Characters of globs in the directory stand for themselves.

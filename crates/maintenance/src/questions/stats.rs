@@ -79,8 +79,7 @@ impl Question for Stats {
     async fn answer(&self, work: &Work, rows: &Rows<NamespaceSize>) -> Result<(), VerbError> {
         let mut tally = Tally::new(self, work).map_err(VerbError::Invalid)?;
         work.progress.begin("metrics counted", None);
-        let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
-        for which in [Which::glob("**"), tagged] {
+        for which in [Which::glob("**"), Which::tagged()] {
             let mut found = work.names.find(&which);
             while let Some(names) = found.recv().await {
                 let names = match names {

@@ -89,7 +89,7 @@ pub fn tags(args: &TagsArgs, file: Option<&Path>) -> Result<(), Failure> {
 const DU_EXAMPLES: &str = "\
 The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory use
 no disk space yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage. A directory
-with a quota has a second line: how much of its limits it uses.
+with a quota has a second line: how much of its limits it uses. Tagged series are in no directory; only / counts them.
 
 Examples:
   plumbago du                                     the directories at the top
