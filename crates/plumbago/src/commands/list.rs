@@ -140,7 +140,7 @@ pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
 
 /// The directories above a metric or a directory.
 fn directories_above(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('.').map(|(at, _)| &path[..at])
+    path.match_indices('.').map(move |(at, _)| &path[..at])
 }
 
 fn line(size: &Size) -> String {
