@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -147,6 +148,11 @@ fn a_second_backup_copies_what_is_new_and_damage_is_named() {
     // Without a running daemon, the command itself makes the backup.
     let third = run(&setup, &["backup", &backup, "--json"]);
     assert_eq!(third["generation"], newest + 1);
+    // The copy alone reads all bytes, here in a second.
+    let (began, rate) = (Instant::now(), format!("{}B", third["bytes"]));
+    let slow = setup.path().join("slow");
+    run(&setup, &["restore", &backup, "--data-dir", slow.to_str().unwrap(), "--rate", &rate, "--json"]);
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     restored_equals(&mut setup, &backup, "at-rest", &load, &[]);
 
     let largest = largest_object(Path::new(&backup).join("objects").as_path());

@@ -38,7 +38,7 @@ fn carbons_examples_become_a_configuration_that_is_correct() {
     }
     // An existing file is never overwritten.
     let (code, output) = plumbago(setup.path(), &arguments);
-    assert!(code == Some(1) && output.contains("imported.toml"), "{code:?} {output}");
+    assert!(code == Some(2) && output.contains("imported.toml"), "{code:?} {output}");
 }
 
 /// Every key that an import can produce is one that the daemon knows.

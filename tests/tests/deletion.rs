@@ -202,7 +202,7 @@ fn a_deletion_that_is_killed_can_be_repeated() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             output.status.success()
-                || said.contains("Run the same command again: plumbago delete --yes many.**"),
+                || said.contains("Run the same command again: plumbago delete --yes 'many.**'"),
             "{said}"
         );
         daemon = setup.start_for_commands();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use plumbago_cassandra_node::server;
@@ -367,11 +368,15 @@ fn names_of_a_list_become_metrics() {
     daemon.wait_names(3);
     let info = setup.run_well(&["info", "a.c"]);
     assert!(info.contains("max") && (info.contains("30d") || info.contains("2592000s")), "{info}");
-    let others = setup.file("others.txt", "a.b 60s:1d,1h:30d sum 0.25\na.c 60s:2d max\na.e\n");
+    let others = setup.file("others.txt", "a.b 60s:1d,1h:30d sum 0.25\na.c 60s:2d max\na.e\na.e 60s:1d\n");
     let report = import(&setup, "import-names", &["--rate", "1000", others.to_str().unwrap()]);
     let counts = ["created", "known", "other_settings"].map(|key| report[key].clone());
-    assert_eq!(counts, [json!(1), json!(2), json!(1)], "{report}");
-    assert!(report["examples"]["other_settings"][0].as_str().unwrap().contains("a.c"), "{report}");
+    assert_eq!(counts, [json!(1), json!(3), json!(2)], "{report}");
+    let examples = report["examples"]["other_settings"].to_string();
+    assert!(examples.contains("a.c: it has") && examples.contains("a.e: an earlier line"), "{report}");
+    let nowhere = setup.path().join("missing/list");
+    let ended = setup.run(&["import-names", list, "--skipped", nowhere.to_str().unwrap()]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.output);
     daemon.wait_names(4);
     // A metric that was created from a list accepts points like any other.
     daemon.put(&[Point::new("a.e", seconds_now(), 5.0)]);
@@ -446,8 +451,11 @@ fn events_are_added_once() {
     // Events of a Plumbago, imported into a data directory at rest.
     let other = Setup::new();
     for added in [3, 0] {
-        let report = import(&other, "import-events", &[&format!("http://{}", daemon.api())]);
-        assert_eq!(report["added"], json!(added), "{report}");
+        let began = Instant::now();
+        let url = format!("http://{}", daemon.api());
+        let report = import(&other, "import-events", &["--rate", "2", &url]);
+        assert_eq!((&report["events"], &report["added"]), (&json!(3), &json!(added)), "{report}");
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     }
     let ours = other.start();
     assert_eq!(events(ours.api()), events(daemon.api()));

@@ -2,6 +2,7 @@
 //! tests the jobs of the admin port.
 
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use plumbago_tests::capture::{Capture, own_address};
 use plumbago_tests::daemon::{Daemon, Setup};
@@ -132,8 +133,14 @@ fn odd_names_and_values_are_shown() {
     let expected =
         ["w.[q]", "w.a", "w.di*r", "w.dir", "w.dizr", "w.{a,b}"].map(|path| (path.to_owned(), 1_u64));
     assert_eq!(size(&["w.*"]), [&expected[..], &[("total".to_owned(), 6)]].concat());
+    // The six directories have a metric each.
+    let began = Instant::now();
+    assert_eq!(size(&["w.*", "--rate", "6"]).len(), 7);
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
     let all = size(&["**"]);
     assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
+    // What is below a directory that is listed too counts once.
+    assert_eq!(all.last(), Some(&("total".to_owned(), names.len() as u64)), "{all:?}");
     assert!(
         all.iter().all(|(path, metrics)| *metrics == 1 || ["w", "total"].contains(&path.as_str())),
         "{all:?}"
@@ -250,7 +257,11 @@ fn jobs_are_listed_cancelled_and_outlived() {
     let started = daemon.post_admin("/admin/jobs?job=clean&dry_run=true&rate=0");
     assert_eq!(started.status, 200, "{started:?}");
     wait_until("the job to end", || jobs(&daemon).last().unwrap()["state"] == "done");
-    assert!(jobs(&daemon).last().unwrap()["result"].to_string().contains("clean_rows"));
+    let ended = jobs(&daemon).pop().unwrap();
+    assert!(
+        ended["result"].to_string().contains("clean_rows") && ended["rate"].as_f64() > Some(0.0),
+        "{ended}"
+    );
     for (path, status, part) in [
         ("/admin/jobs?job=coffee", 404, "clean, repair, copy, move, delete"),
         ("/admin/jobs?job=coffee", 404, "import-store"),
@@ -264,6 +275,8 @@ fn jobs_are_listed_cancelled_and_outlived() {
         assert!(answer.status == status && answer.body.contains(part), "{path} {answer:?}");
         assert_eq!(http::post(daemon.admin(), path, "").status, 401, "{path}");
     }
+    // The speed of a job that has ended does not change.
+    assert_eq!(jobs(&daemon).pop().unwrap(), ended);
 
     let command = slow_clean(&setup, &daemon);
     daemon.kill();
@@ -320,6 +333,8 @@ fn namespaces_are_counted_and_sent() {
     put(&daemon, &["web.a", "web1.a", "a.web.b", "load;host=a"], T0, 1.0);
     daemon.wait_names(3);
     wait_until("the tagged series", || setup.run_well(&["list", "--tag", "host=a"]) == "load;host=a\n");
+    let everything = setup.run_well(&["du", "/"]);
+    assert!(everything.contains(" 4  /\n"), "{everything}");
     let csv = setup.run_well(&["stats", "--conf", conf, "--format", "csv"]);
     let each = 7 * 1440 + 730 * 24;
     assert_eq!(

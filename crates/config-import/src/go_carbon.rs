@@ -109,6 +109,9 @@ pub(crate) fn read(text: &str, draft: &mut Draft<'_>) {
 }
 
 fn section(section: &Section<'_>, draft: &mut Draft<'_>) {
+    if !is_typed(section, draft) {
+        return;
+    }
     match section.path.as_str() {
         "common" => common(section, draft),
         "whisper" => whisper(section, draft),
@@ -134,6 +137,27 @@ fn section(section: &Section<'_>, draft: &mut Draft<'_>) {
         ),
         _ => draft.no_equivalent(section.at(), "no such section of go-carbon is known"),
     }
+}
+
+/// Whether paths, addresses and switches have go-carbon's types. Without this check, `listen = 2003` would count as
+/// a listener that is off.
+fn is_typed(section: &Section<'_>, draft: &mut Draft<'_>) -> bool {
+    const TEXTS: [&str; 6] =
+        ["aggregation-file", "data-dir", "listen", "protocol", "quotas-file", "schemas-file"];
+    const SWITCHES: [&str; 3] = ["compressed", "enabled", "hard-max-creates-per-second"];
+    let mut all = true;
+    for key in &section.keys {
+        let name = key.name.as_str();
+        if TEXTS.contains(&name) && key.value.as_str().is_none() {
+            draft.error(key.at(), "the value is not a text in quotation marks");
+        } else if SWITCHES.contains(&name) && key.flag().is_none() {
+            draft.error(key.at(), "the value is neither true nor false");
+        } else {
+            continue;
+        }
+        all = false;
+    }
+    all
 }
 
 fn common(section: &Section<'_>, draft: &mut Draft<'_>) {
@@ -245,6 +269,9 @@ fn cache(section: &Section<'_>, draft: &mut Draft<'_>) {
 
 /// Reads a receiver in `[receiver.NAME]`.
 fn further_receiver(section: &Section<'_>, draft: &mut Draft<'_>) {
+    if !is_typed(section, draft) {
+        return;
+    }
     let Some(protocol) = section.text("protocol") else {
         return draft.error(section.at(), "the receiver has no protocol");
     };

@@ -56,8 +56,13 @@ pub(crate) fn read(text: &str, draft: &mut Draft<'_>) {
         if assignment.value == Literal::None {
             continue;
         }
-        if assignment.value == Literal::Computed && !has_only_a_remark(&assignment.name) {
-            draft.todo(at, "the value is computed by Python, which is not run; set it by hand");
+        let why = match assignment.value {
+            _ if assignment.is_conditional => "Python sets the value under a condition and is not run",
+            Literal::Computed => "the value is computed by Python, which is not run",
+            _ => "",
+        };
+        if !why.is_empty() && !has_only_a_remark(&assignment.name) {
+            draft.todo(at, format!("{why}; set it by hand"));
             continue;
         }
         match assignment.name.to_uppercase().strip_prefix("BG_") {

@@ -17,11 +17,13 @@ pub(crate) enum Literal {
     Computed,
 }
 
-/// `name = value` at the top level of a file.
+/// `name = value` at the top level of a file, or in a block below a condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Assignment {
     pub(crate) name: String,
     pub(crate) value: Literal,
+    /// Whether it is in a block that Python may not run.
+    pub(crate) is_conditional: bool,
     /// The line, counted from 1.
     pub(crate) line: usize,
 }
@@ -29,18 +31,30 @@ pub(crate) struct Assignment {
 /// Deepest nesting of lists that is read.
 const DEPTH_MAX: usize = 32;
 
-/// All assignments to plain names that begin at the start of a line.
+/// How the lines begin whose blocks belong to the top level, but may not be run.
+const CONDITIONS: [&str; 9] = ["if", "elif", "else", "try", "except", "finally", "for", "while", "with"];
+
+/// All assignments to plain names that begin at the start of a line. Below a condition, only those to names in
+/// capitals, as settings are written.
 pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
     let mut found = Vec::new();
     let mut offset = 0;
     let mut line = 1;
+    let mut is_conditional = false;
     while offset < text.len() {
         let rest = &text[offset..];
         let mut next = rest.find('\n').map_or(rest.len(), |end| end + 1);
-        if let Some((name, value)) = assignment(&rest[..next]) {
+        let statement = rest[..next].trim_start_matches([' ', '\t']);
+        let is_indented = statement.len() < next;
+        if !is_indented && !statement.starts_with(['#', '\r', '\n']) {
+            is_conditional = CONDITIONS.contains(&word(statement));
+        }
+        let is_block = is_indented && is_conditional;
+        let found_here = if is_block { assignment(statement) } else { assignment(&rest[..next]) };
+        if let Some((name, value)) = found_here.filter(|(name, _)| !is_block || is_in_capitals(name)) {
             let start = next - value.len();
             let (value, used) = literal(&rest[start..]);
-            found.push(Assignment { name: name.to_owned(), value, line });
+            found.push(Assignment { name: name.to_owned(), value, is_conditional: is_block, line });
             // A literal may span several lines.
             let end = start + used;
             next = rest[end..].find('\n').map_or(rest.len(), |more| end + more + 1).max(next);
@@ -53,10 +67,19 @@ pub(crate) fn assignments(text: &str) -> Vec<Assignment> {
     found
 }
 
+/// The word with which a text begins.
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+fn is_in_capitals(name: &str) -> bool {
+    !name.contains(|c: char| c.is_ascii_lowercase())
+}
+
 /// The name, and the text after the `=`.
 fn assignment(line: &str) -> Option<(&str, &str)> {
-    let end = line.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-    let (name, rest) = line.split_at(end);
+    let (name, rest) = line.split_at(word(line).len());
     let value = rest.trim_start_matches([' ', '\t']).strip_prefix('=')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     (is_name && !value.starts_with('=')).then_some((name, value))
@@ -299,11 +322,11 @@ mod tests {
 
     #[test]
     fn only_the_top_level_counts() {
-        let text =
-            "\"\"\"\nX = 1\n\"\"\"\nif y:\n    A = 1\n# B = 2\nC == 3\nD += 4\nE=5\nclass F:\n  G = 1\n";
+        let text = "\"\"\"\nX = 1\n\"\"\"\nif y:\n    A = 1\n\n# B = 2\n    a = 3\nC == 3\nD += 4\nE=5\nclass F:\n  G = 1\n";
         let found = assignments(text);
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].name.as_str(), found[0].line), ("E", 9));
+        let found: Vec<_> =
+            found.iter().map(|one| (one.name.as_str(), one.line, one.is_conditional)).collect();
+        assert_eq!(found, [("A", 5, true), ("E", 11, false)]);
     }
 
     #[test]

@@ -286,6 +286,8 @@ STORAGE_FINDERS = (
 BG_CASSANDRA_KEYSPACE = \"metrics\"
 BG_CASSANDRA_SSL_ENABLE = False
 BG_CASSANDRA_USERNAME = os.environ['USER']
+if os.path.exists('/srv'):
+    BG_CASSANDRA_WRITER = 5
 ";
     let import = read("local_settings.py", text, &Program::ALL);
     assert_settings(
@@ -299,6 +301,7 @@ BG_CASSANDRA_USERNAME = os.environ['USER']
         ],
     );
     assert!(remark(&import, RemarkKind::Todo, "BG_CASSANDRA_USERNAME").unwrap().contains("by hand"));
+    assert!(remark(&import, RemarkKind::Todo, "BG_CASSANDRA_WRITER").unwrap().contains("under a condition"));
     assert!(remark(&import, RemarkKind::NotNeeded, "MEMCACHE_HOSTS").is_some());
 }
 
@@ -324,6 +327,8 @@ fn broken_files_are_errors_with_lines() {
         ("carbon.conf", "[cache]\nLINE_RECEIVER_INTERFACE = graphite.example\n", 2),
         ("go.conf", "[tcp]\nlisten = \n", 2),
         ("go.conf", "[tcp]\nlisten = \"2003\"\n", 2),
+        ("go.conf", "[pickle]\nlisten = 2004\n", 2),
+        ("go.conf", "[receiver.a]\nprotocol = \"udp\"\nenabled = \"yes\"\n", 3),
     ] {
         let import = read(path, text, &Program::ALL);
         let errors: Vec<_> = import.remarks.iter().filter(|r| r.kind == RemarkKind::Error).collect();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graphite::heard;
 use crate::graphite_source::SourceServer;
+use crate::rate::Rate;
 use crate::verb::{VerbError, Work};
 
 pub use crate::event_keeper::{EventKeeper, EventsReport};
@@ -21,6 +22,8 @@ pub struct ImportEvents {
     pub from: Option<i64>,
     /// Later events are left out; seconds since the epoch.
     pub until: Option<i64>,
+    /// The most events to add in a second; 0 for no limit.
+    pub rate: u32,
     /// Whether to count what would be done, and change nothing.
     pub dry_run: bool,
 }
@@ -34,7 +37,22 @@ pub(crate) async fn import(plan: &ImportEvents, work: &Work) -> Result<EventsRep
     let source = work.graphites.connect(&plan.server).map_err(VerbError::Invalid)?;
     work.progress.begin("events", None);
     let call = source.events(plan.from.unwrap_or(0), plan.until.unwrap_or(END));
-    let events = heard(work, call).await?.map_err(|error| VerbError::Failed(error.to_string()))?;
-    work.progress.add(events.len() as u64);
-    work.events.add_missing(events, plan.dry_run).await
+    let mut events = heard(work, call).await?.map_err(|error| VerbError::Failed(error.to_string()))?;
+    let mut rate = Rate::new(plan.rate);
+    let step = rate.step(events.len());
+    if plan.dry_run || step == events.len() {
+        work.progress.add(events.len() as u64);
+        return work.events.add_missing(events, plan.dry_run).await;
+    }
+    // Counted at once, because an event that is added early may have to make room for a later one.
+    let counted = work.events.add_missing(events.clone(), true).await?;
+    events.sort_by_key(|event| event.when);
+    work.progress.begin("events", Some(events.len() as u64));
+    for some in events.chunks(step) {
+        let turn = work.stop().run_until_cancelled(rate.take(some.len())).await;
+        turn.ok_or(VerbError::Cancelled)?;
+        work.events.add_missing(some.to_vec(), false).await?;
+        work.progress.add(some.len() as u64);
+    }
+    Ok(EventsReport { dry_run: false, ..counted })
 }

@@ -159,6 +159,10 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         }
     };
     let path = plan.directory.join(inside);
+    if path.parent().is_some_and(|parent| !real(parent).starts_with(real(&plan.directory))) {
+        skip("a link leads out of the directory");
+        return Ok(());
+    }
     if !plan.replace && path.exists() {
         skip("its file exists; --replace replaces it");
         return Ok(());
@@ -227,7 +231,12 @@ fn replace(path: &Path, content: &Sparse) -> io::Result<()> {
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    let written = fs::File::create(&new).and_then(|mut file| {
+    // What an interrupted export left there, or a link, is not written to.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = fs::File::create_new(&new).and_then(|mut file| {
         file.set_len(content.len)?;
         for (place, bytes) in &content.parts {
             file.seek(SeekFrom::Start(*place))?;
@@ -265,10 +274,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_that_the_file_system_refuses_do_not_end_the_export() {
-        let dir = tempfile::tempdir().unwrap();
-        let (directory, which) = (dir.path().to_owned(), Which::glob("**"));
+    /// Exports metrics without points.
+    fn exported(directory: &Path, names: &[&str]) -> ExportReport {
+        let (directory, which) = (directory.to_owned(), Which::glob("**"));
         let plan = ExportWhisper { directory, which, replace: true, rate: 0, dry_run: false };
         let config = Arc::new(MetricConfig {
             retention: "60s:1h".parse().unwrap(),
@@ -276,13 +284,41 @@ mod tests {
             x_files_factor: 0.5,
         });
         let mut report = ExportReport::default();
-        let (long, deep) = ("x".repeat(250), vec!["y".repeat(200); 25].join("."));
-        let tagged = format!("disk;a={long};b={long}");
-        for name in ["a", &long, &deep, &tagged, "z"] {
+        for name in names {
             let stages = vec![HistoryStage { resolution: 60, ..HistoryStage::default() }];
-            let history = History { name: name.to_owned(), config: Arc::clone(&config), stages };
+            let history = History { name: (*name).to_owned(), config: Arc::clone(&config), stages };
             export(&plan, &history, &mut report).unwrap();
         }
+        report
+    }
+
+    #[test]
+    fn links_do_not_lead_out_of_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let to = dir.path().join("to");
+        fs::create_dir_all(to.join("inside")).unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        let link = |target: &Path, link: &str| {
+            std::os::unix::fs::symlink(target, to.join(link)).unwrap();
+        };
+        link(dir.path(), "out");
+        link(&to.join("inside"), "link");
+        link(&victim, "a.wsp.new");
+        link(&victim, "b.wsp");
+        let report = exported(&to, &["a", "b", "link.x", "out.x"]);
+        assert_eq!((report.files, report.skipped), (3, 1), "{report:?}");
+        assert!(report.examples[0].starts_with("out.x: a link leads out"), "{report:?}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+        assert!(to.join("inside/x.wsp").exists() && !dir.path().join("x.wsp").exists());
+    }
+
+    #[test]
+    fn names_that_the_file_system_refuses_do_not_end_the_export() {
+        let dir = tempfile::tempdir().unwrap();
+        let (long, deep) = ("x".repeat(250), vec!["y".repeat(200); 25].join("."));
+        let tagged = format!("disk;a={long};b={long}");
+        let report = exported(dir.path(), &["a", &long, &deep, &tagged, "z"]);
         assert_eq!((report.files, report.skipped), (3, 2), "{report:?}");
         let hash = crate::import::name_hash(&tagged);
         let file = format!("_tagged/{}/{}/{hash}.wsp", &hash[..3], &hash[3..6]);

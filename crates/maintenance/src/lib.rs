@@ -64,6 +64,7 @@ mod idle;
 mod infinite;
 mod jobs;
 mod pace;
+mod paced_names;
 mod rate;
 mod report;
 mod run_error;

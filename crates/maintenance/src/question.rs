@@ -6,6 +6,7 @@
 //! [`crate::questions::CATALOGUE`], and a file in the binary's `commands`.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::paced_names::PacedNames;
 use crate::verb::{FailureKind, Moment, VerbError, Work};
 
 /// Number of lines that may wait for a slow reader.
@@ -35,6 +37,11 @@ pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// Why the parameters are not valid.
     fn check(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    /// Most metrics that are looked at in a second; 0 for no limit.
+    fn rate(&self) -> u32 {
+        0
     }
 
     /// Computes the answer and sends its rows.
@@ -91,7 +98,10 @@ async fn tell<R: Serialize>(lines: &mpsc::Sender<String>, line: &Line<R>) -> Res
 pub fn ask<Q: Question>(question: Q, work: &Work) -> mpsc::Receiver<String> {
     let (lines, receiver) = mpsc::channel(LINES);
     let stop = work.stop().child_token();
-    let work = work.for_run(stop.clone());
+    let mut work = work.for_run(stop.clone());
+    if question.rate() > 0 {
+        work.names = Arc::new(PacedNames::new(Arc::clone(&work.names), question.rate()));
+    }
     tokio::spawn(async move {
         let rows = Rows { lines: lines.clone(), row: PhantomData };
         let result = {

@@ -100,7 +100,11 @@ struct Run {
 
 impl Run {
     fn status(&self) -> RunStatus {
-        RunStatus { moment: self.progress.moment(), ..self.status.clone() }
+        // The progress of a run that has ended stays as it was at the end.
+        match self.status.state.is_over() {
+            true => self.status.clone(),
+            false => RunStatus { moment: self.progress.moment(), ..self.status.clone() },
+        }
     }
 }
 
@@ -230,6 +234,7 @@ impl Runs {
 
     fn change(&self, id: &str, change: impl FnOnce(&mut RunStatus)) {
         if let Some(run) = self.lock().runs.iter_mut().find(|run| run.status.id == id) {
+            run.status.moment = run.progress.moment();
             change(&mut run.status);
         }
     }

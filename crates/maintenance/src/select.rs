@@ -32,6 +32,11 @@ impl Which {
         Self { glob: Some(glob.to_owned()), ..Self::default() }
     }
 
+    /// All tagged series.
+    pub fn tagged() -> Self {
+        Self { tags: vec!["name=~.+".to_owned()], ..Self::default() }
+    }
+
     /// Checks that exactly one way of selecting is used.
     ///
     /// # Errors

@@ -20,7 +20,10 @@ impl Skipped {
         let Some(path) = path else { return Ok(Self(None)) };
         let mut options = OpenOptions::new();
         let file = options.create(true).write(true).append(goes_on).truncate(!goes_on).open(path);
-        let file = file.map_err(|error| unwritable(path, &error))?;
+        let file = file.map_err(|error| match unwritable(path, &error) {
+            VerbError::Failed(text) => VerbError::Invalid(text),
+            error => error,
+        })?;
         Ok(Self(Some((path.to_owned(), BufWriter::new(file)))))
     }
 

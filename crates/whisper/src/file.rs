@@ -1,7 +1,7 @@
 //! A whole file, and the points of its archives.
 
 use crate::header::Header;
-use crate::{POINT_BYTES, Problem};
+use crate::{Problem, Ring};
 
 /// A whisper file.
 #[derive(Debug, Clone)]
@@ -22,61 +22,16 @@ impl<'a> File<'a> {
 
     /// The points of an archive that whisper shows at `now` (seconds since the epoch), in the order of time:
     /// those younger than its retention and not in the future. Empty if there is no such archive.
-    pub fn points(&self, archive: usize, now: i64) -> Points<'a> {
-        let Some(archive) = self.header.archives.get(archive) else { return Points::default() };
-        let start = archive.offset as usize;
-        let ring = &self.bytes[start..start + archive.bytes() as usize];
-        let (step, slots) = (i64::from(archive.stage.resolution), u64::from(archive.stage.points));
-        let (base, _) = point(ring, 0);
-        if base == 0 {
-            return Points::default();
-        }
-        let first = (now - archive.stage.duration() as i64).div_euclid(step) * step + step;
-        let place = (first - i64::from(base)).div_euclid(step).rem_euclid(slots as i64);
-        Points { ring, place: place as usize, time: first, step, left: slots as u32 }
-    }
-}
-
-/// The timestamp and the value at a position of a ring.
-fn point(ring: &[u8], place: usize) -> (u32, f64) {
-    let bytes = ring.get(place * POINT_BYTES..).and_then(|rest| rest.first_chunk::<POINT_BYTES>());
-    let Some([a, b, c, d, value @ ..]) = bytes else { return (0, 0.0) };
-    (u32::from_be_bytes([*a, *b, *c, *d]), f64::from_be_bytes(*value))
-}
-
-/// Known slots of an archive: the time at which each begins, in seconds since the epoch, and its value. The value may
-/// be NaN, which whisper shows as unknown.
-#[derive(Debug, Clone, Default)]
-pub struct Points<'a> {
-    ring: &'a [u8],
-    place: usize,
-    time: i64,
-    step: i64,
-    left: u32,
-}
-
-impl Iterator for Points<'_> {
-    type Item = (u32, f64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while self.left > 0 {
-            let (stored, value) = point(self.ring, self.place);
-            let time = self.time;
-            self.left -= 1;
-            self.time += self.step;
-            self.place += 1;
-            if self.place * POINT_BYTES >= self.ring.len() {
-                self.place = 0;
-            }
-            if i64::from(stored) == time && stored != 0 {
-                return Some((stored, value));
-            }
-        }
-        None
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.left as usize))
+    pub fn points(&self, archive: usize, now: i64) -> impl Iterator<Item = (u32, f64)> + use<'a> {
+        let bytes = self.bytes;
+        let archive = self.header.archives.get(archive);
+        let ring = archive.and_then(|found| Ring::new(*found, bytes.get(found.offset as usize..)?, now));
+        ring.into_iter().flat_map(move |ring| {
+            ring.pieces().into_iter().flat_map(move |piece| {
+                let part = bytes.get(piece.start as usize..piece.end as usize).unwrap_or_default();
+                ring.points(piece.start, part)
+            })
+        })
     }
 }
 
@@ -86,7 +41,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{fuzzing, method_of, number_of, write};
+    use crate::{POINT_BYTES, fuzzing, method_of, number_of, write};
 
     fn file(stages: &str, points: &[Vec<(u32, f64)>]) -> Vec<u8> {
         write(&stages.parse().unwrap(), Aggregation::Sum, 0.5, points).unwrap()

@@ -5,7 +5,7 @@
 //! never cleared, so a slot counts only if its timestamp is the one that belongs there.
 //!
 //! This crate does no I/O: it converts bytes to values and values to bytes. Start at [`File`] and
-//! [`write`](write()).
+//! [`write`](write()); a large file is read part by part, with [`Header`] and [`Ring`].
 //!
 //! This crate must not depend on stores, the engine or tokio.
 
@@ -13,11 +13,13 @@ mod file;
 pub mod fuzzing;
 mod header;
 mod problem;
+mod ring;
 mod write;
 
-pub use file::{File, Points};
+pub use file::File;
 pub use header::{Archive, Header, method_of, number_of};
 pub use problem::Problem;
+pub use ring::{Points, Ring};
 pub use write::{Sparse, WriteProblem, file_bytes, write, write_sparse};
 
 /// Size of a point in bytes: a timestamp and a value.

@@ -93,12 +93,14 @@ fn every_command_has_what_programs_and_strangers_need() {
             .first()
             .is_some_and(|name| name.starts_with("import-") || name.starts_with("export-"));
         assert!(!changes || help.contains("--dry-run"), "{arguments:?} has no --dry-run");
-        // Commands that copy a directory, run statements, or let the daemon send rows have no option for a
-        // rate.
+        // Commands that run statements, write one point, or let the daemon send rows have no option for a rate.
         let is_paced =
-            matches!(*arguments, ["syncdb" | "replay" | "write" | "backup" | "restore" | "import-events"])
-                || *arguments == ["repair", "store"];
-        assert!(!changes || is_paced || help.contains("--rate"), "{arguments:?} has no --rate");
+            matches!(*arguments, ["syncdb" | "replay" | "write"]) || *arguments == ["repair", "store"];
+        let reads_many = matches!(*arguments, ["list" | "info" | "read" | "du" | "stats"]);
+        assert!(
+            !(changes || reads_many) || is_paced || help.contains("--rate"),
+            "{arguments:?} has no --rate"
+        );
     }
     assert!(seen > 35, "{seen} commands");
 }

@@ -12,6 +12,7 @@ use super::copy::{copy_out, sum_of};
 use super::directory::{is_empty, sync_dir, write_durably};
 use super::take::{free_at, refuse_inside};
 use super::{BackupError, Directory, Generation, io_error};
+use crate::rate::Rate;
 use crate::tracker::Tracker;
 
 /// A file that is in a data directory while it is being restored. A daemon refuses to start with it.
@@ -28,6 +29,27 @@ pub struct Verified {
     pub bytes: u64,
 }
 
+/// How the files of a backup are read: at which rate, and what shows and ends it.
+#[derive(Debug)]
+pub struct Reads<'a> {
+    rate: Rate,
+    progress: &'a Tracker,
+    stop: &'a CancellationToken,
+}
+
+impl<'a> Reads<'a> {
+    /// Reads at most this many bytes per second; 0 for no limit.
+    pub fn new(bytes_per_second: u64, progress: &'a Tracker, stop: &'a CancellationToken) -> Self {
+        Self { rate: Rate::new(bytes_per_second), progress, stop }
+    }
+
+    fn on_bytes(&mut self, bytes: u64) -> Result<(), BackupError> {
+        self.progress.add(bytes);
+        self.rate.take_blocking(bytes, self.stop);
+        if self.stop.is_cancelled() { Err(BackupError::Cancelled) } else { Ok(()) }
+    }
+}
+
 /// Reads every file of a generation and compares its checksum.
 ///
 /// # Errors
@@ -35,22 +57,17 @@ pub struct Verified {
 pub fn verify(
     directory: &Directory,
     generation: &Generation,
-    progress: &Tracker,
-    stop: &CancellationToken,
+    reads: &mut Reads<'_>,
 ) -> Result<Verified, BackupError> {
     let mut users: BTreeMap<&str, (u64, Vec<&Path>)> = BTreeMap::new();
     for file in &generation.files {
         users.entry(&file.sha256).or_insert((file.bytes, Vec::new())).1.push(&file.path);
     }
-    progress.begin("verifying bytes", Some(users.values().map(|(bytes, _)| bytes).sum()));
+    reads.progress.begin("verifying bytes", Some(users.values().map(|(bytes, _)| bytes).sum()));
     let mut damaged = Vec::new();
     for (sha256, (bytes, paths)) in users {
         let object = directory.object(sha256);
-        let mut on_bytes = |more| {
-            progress.add(more);
-            if stop.is_cancelled() { Err(BackupError::Cancelled) } else { Ok(()) }
-        };
-        let why = match sum_of(&object, &mut on_bytes) {
+        let why = match sum_of(&object, &mut |bytes| reads.on_bytes(bytes)) {
             Ok((found, len)) if found == sha256 && len == bytes => continue,
             Ok((_, len)) if len != bytes => format!("it has {len} bytes, not {bytes}"),
             Ok(_) => "its checksum is wrong".to_owned(),
@@ -80,16 +97,15 @@ pub fn restore(
     directory: &Directory,
     generation: &Generation,
     to: &Path,
-    progress: &Tracker,
-    stop: &CancellationToken,
+    reads: &mut Reads<'_>,
     finish: &dyn Fn(&Path) -> Result<(), BackupError>,
 ) -> Result<Verified, BackupError> {
     check_target(directory, to)?;
-    let verified = verify(directory, generation, progress, stop)?;
+    let verified = verify(directory, generation, reads)?;
     fs::create_dir_all(to).map_err(io_error("create", to))?;
     clear(to, generation.number)?;
     check_room(to, verified.bytes)?;
-    progress.begin("restoring bytes", Some(verified.bytes));
+    reads.progress.begin("restoring bytes", Some(verified.bytes));
     let mut dirs = BTreeSet::from([to.to_owned()]);
     for file in &generation.files {
         let path = to.join(&file.path);
@@ -98,11 +114,7 @@ pub fn restore(
             dirs.extend(parent.ancestors().take_while(|dir| dir.starts_with(to)).map(PathBuf::from));
         }
         let object = directory.object(&file.sha256);
-        let mut on_bytes = |more| {
-            progress.add(more);
-            if stop.is_cancelled() { Err(BackupError::Cancelled) } else { Ok(()) }
-        };
-        if copy_out(&object, &path, &mut on_bytes)? != file.sha256 {
+        if copy_out(&object, &path, &mut |bytes| reads.on_bytes(bytes))? != file.sha256 {
             let text = format!("{} ({}): its checksum is wrong", object.display(), file.path.display());
             return Err(BackupError::Damaged(vec![text]));
         }

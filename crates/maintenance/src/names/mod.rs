@@ -2,13 +2,14 @@
 
 mod line;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use plumbago_model::MetricConfig;
 use plumbago_store::{Creation, SettingsChange};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +49,8 @@ pub struct ImportNamesReport {
     pub created: u64,
     /// Number of names of metrics that exist already, or that occurred in the list before.
     pub known: u64,
-    /// Number of metrics that exist with other settings than those in their line. They keep theirs.
+    /// Number of lines with other settings than their metric has, or than an earlier line gives it. It keeps its
+    /// settings.
     pub other_settings: u64,
     /// Lines that were skipped. Metrics with other settings are among the examples too.
     #[serde(flatten)]
@@ -130,17 +132,25 @@ impl Run<'_> {
 
     /// The lines whose names are not in the batch yet, and whose settings the store can hold.
     async fn storable(&mut self, lines: Vec<Line>) -> Result<Vec<Line>, VerbError> {
-        let mut seen = HashSet::new();
+        let mut seen: HashMap<String, MetricConfig> = HashMap::new();
         let mut storable = Vec::with_capacity(lines.len());
         for line in lines {
             let config = line.config(&self.work.histories.config_for(&line.name));
-            if !seen.insert(line.name.clone()) {
+            if let Some(first) = seen.get(&line.name) {
                 self.report.known += 1;
-            } else if let Some(why) = self.refusals.of(&*self.work.histories, &config).await? {
+                if !line.fits(first) {
+                    let (first, other) = (first.to_text(), config.to_text());
+                    let text = format!("an earlier line gives it {first}, a later one {other}");
+                    self.other_settings(&line.name, &text)?;
+                }
+                continue;
+            }
+            if let Some(why) = self.refusals.of(&*self.work.histories, &config).await? {
                 self.skip("tables", &line.name, &why)?;
             } else {
-                storable.push(line);
+                storable.push(line.clone());
             }
+            seen.insert(line.name, config);
         }
         Ok(storable)
     }
@@ -152,22 +162,26 @@ impl Run<'_> {
             Creation::Known(config) if line.fits(&config) => self.report.known += 1,
             Creation::Known(config) => {
                 self.report.known += 1;
-                self.report.other_settings += 1;
                 let rules = self.work.histories.config_for(&line.name);
                 let text = format!(
                     "it has {} here, {} in the list",
                     config.to_text(),
                     line.config(&rules).to_text()
                 );
-                // Listed with the skipped lines, but not counted as skipped.
-                self.report.skips.note_example("other_settings", &line.name, &text);
-                self.skipped.list("other_settings", &line.name, &text)?;
+                self.other_settings(&line.name, &text)?;
             }
             Creation::Refused(why) => {
                 self.skip(reason_of(&why), &line.name, &why)?;
             }
         }
         Ok(())
+    }
+
+    /// Lists a name with the skipped lines that does not count as skipped.
+    fn other_settings(&mut self, name: &str, text: &str) -> Result<(), VerbError> {
+        self.report.other_settings += 1;
+        self.report.skips.note_example("other_settings", name, text);
+        self.skipped.list("other_settings", name, text)
     }
 
     fn skip(&mut self, reason: &str, what: &str, text: &str) -> Result<(), VerbError> {

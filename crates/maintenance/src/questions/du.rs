@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use plumbago_model::{MetricId, Stage, escaped};
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::question::{Question, Rows};
 use crate::quotas::DirectoryQuota;
 use crate::select::Which;
@@ -25,6 +26,9 @@ const ROOT: &str = "/";
 pub struct Du {
     /// The metrics and directories; `/` for all metrics.
     pub glob: String,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// The size of a metric, or of everything below a directory.
@@ -47,6 +51,10 @@ pub struct Size {
 impl Question for Du {
     const NAME: &'static str = "du";
     type Row = Size;
+
+    fn rate(&self) -> u32 {
+        self.rate
+    }
 
     async fn answer(&self, work: &Work, rows: &Rows<Size>) -> Result<(), VerbError> {
         work.progress.begin("metrics measured", None);
@@ -75,19 +83,23 @@ impl Size {
     }
 }
 
-/// Measures what is below a directory, `/` for all metrics, without tagged series.
+/// Measures what is below a directory, without tagged series; `/` stands for all metrics, tagged ones too.
 ///
 /// # Errors
 /// If the store cannot be read.
 pub async fn below(work: &Work, directory: &str) -> Result<Size, VerbError> {
     let mut size = Size::none(work, directory);
-    if directory == ROOT {
-        add(work, &Which::glob("**"), |_| true, &mut size).await?;
-    } else {
+    if directory != ROOT {
         let is_below = |name: &str| name.strip_prefix(directory).is_some_and(|rest| rest.starts_with('.'));
         add(work, &Which::glob(&glob_of(directory)), is_below, &mut size).await?;
+        return Ok(size);
     }
-    Ok(size)
+    add(work, &Which::glob("**"), |_| true, &mut size).await?;
+    match add(work, &Which::tagged(), |_| true, &mut size).await {
+        // Without names in memory, nothing is found by tags.
+        Ok(()) | Err(VerbError::Invalid(_)) => Ok(size),
+        Err(error) => Err(error),
+    }
 }
 
 /// A glob that matches everything below a directory. Characters of globs in the directory stand for themselves.

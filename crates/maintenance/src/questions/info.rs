@@ -5,6 +5,7 @@ use plumbago_model::{MetricConfig, Stage};
 use plumbago_store::ShownSlots;
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
@@ -15,6 +16,9 @@ use crate::verb::{VerbError, Work};
 pub struct Info {
     /// Selects the metrics to show.
     pub which: Which,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// The data of a metric.
@@ -64,6 +68,10 @@ impl Question for Info {
 
     fn check(&self) -> Result<(), String> {
         self.which.check()
+    }
+
+    fn rate(&self) -> u32 {
+        self.rate
     }
 
     async fn answer(&self, work: &Work, rows: &Rows<MetricInfo>) -> Result<(), VerbError> {

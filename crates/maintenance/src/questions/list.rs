@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::idle::{DAY, Unread, silent};
 use crate::question::{Question, Rows};
 use crate::select::Which;
@@ -19,6 +20,9 @@ pub struct List {
     /// Selects only metrics that were not read for this many seconds; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_seconds: Option<u64>,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// A metric of the list.
@@ -35,6 +39,10 @@ impl Question for List {
 
     fn check(&self) -> Result<(), String> {
         self.which.check()
+    }
+
+    fn rate(&self) -> u32 {
+        self.rate
     }
 
     async fn answer(&self, work: &Work, rows: &Rows<Listed>) -> Result<(), VerbError> {

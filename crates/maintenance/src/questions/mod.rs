@@ -40,3 +40,8 @@ pub fn ask(name: &str, parameters: Value, work: &Work) -> Result<mpsc::Receiver<
     };
     ask(parameters, work).map_err(|why| RunError::Invalid { job: name.to_owned(), why })
 }
+
+/// Whether a rate is 0. It is left out of the parameters then, so that a daemon that knows no rate accepts them.
+fn is_zero(rate: &u32) -> bool {
+    *rate == 0
+}

@@ -5,6 +5,7 @@ use plumbago_model::{MetricConfig, Stage};
 use plumbago_store::{MetricMeta, ReadRequest, ShownSlots, SlotRange};
 use serde::{Deserialize, Serialize};
 
+use super::is_zero;
 use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
@@ -24,6 +25,9 @@ pub struct Read {
     pub from: Option<i64>,
     /// The end of the range in seconds since the epoch, inclusive; `None` for now.
     pub until: Option<i64>,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// Reads the rows of one stage as the store has them. What is still in memory is not there.
@@ -78,6 +82,10 @@ impl Question for Read {
         }
     }
 
+    fn rate(&self) -> u32 {
+        self.rate
+    }
+
     async fn answer(&self, work: &Work, rows: &Rows<Points>) -> Result<(), VerbError> {
         let (from, until) = self.range(work);
         let (mut found, mut is_any) = (work.names.find(&self.which), false);
@@ -112,6 +120,10 @@ impl Question for ReadStage {
 
     fn check(&self) -> Result<(), String> {
         self.read.check()
+    }
+
+    fn rate(&self) -> u32 {
+        self.read.rate
     }
 
     async fn answer(&self, work: &Work, rows: &Rows<Points>) -> Result<(), VerbError> {

@@ -6,6 +6,7 @@ use plumbago_model::{MetricId, Stage};
 use serde::{Deserialize, Serialize};
 
 use super::du::POINT_BYTES;
+use super::is_zero;
 use crate::question::{Question, Rows};
 use crate::select::Which;
 use crate::verb::{VerbError, Work};
@@ -26,6 +27,9 @@ pub struct Stats {
     pub namespaces: Vec<Namespace>,
     /// Whether to add up the bytes too.
     pub bytes: bool,
+    /// Most metrics to look at in a second; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate: u32,
 }
 
 /// The metrics whose names match a pattern.
@@ -68,11 +72,14 @@ impl Question for Stats {
         self.patterns().map(drop)
     }
 
+    fn rate(&self) -> u32 {
+        self.rate
+    }
+
     async fn answer(&self, work: &Work, rows: &Rows<NamespaceSize>) -> Result<(), VerbError> {
         let mut tally = Tally::new(self, work).map_err(VerbError::Invalid)?;
         work.progress.begin("metrics counted", None);
-        let tagged = Which { tags: vec!["name=~.+".to_owned()], ..Which::default() };
-        for which in [Which::glob("**"), tagged] {
+        for which in [Which::glob("**"), Which::tagged()] {
             let mut found = work.names.find(&which);
             while let Some(names) = found.recv().await {
                 let names = match names {
@@ -176,7 +183,7 @@ mod tests {
             name: (*name).to_owned(),
             pattern: (*pattern).to_owned(),
         };
-        Stats { namespaces: patterns.iter().map(namespace).collect(), bytes: false }
+        Stats { namespaces: patterns.iter().map(namespace).collect(), ..Stats::default() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use clap::Args;
+use plumbago_maintenance::backup::restore::Reads;
 use plumbago_maintenance::backup::take::{Means, Order, Taken, take};
 use plumbago_maintenance::backup::{Directory, Generation, restore};
 use plumbago_maintenance::verb::Verb as _;
@@ -47,7 +48,7 @@ pub struct BackupArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "verify"])]
     keep: Option<u32>,
     /// Most bytes to read per second, like 50MiB; 0B for no limit
-    #[arg(long, value_name = "SIZE", default_value = "0B", conflicts_with_all = ["list", "verify"])]
+    #[arg(long, value_name = "SIZE", default_value = "0B", conflicts_with = "list")]
     rate: ByteSize,
     /// Print what would be copied and write nothing
     #[arg(long, conflicts_with_all = ["list", "verify"])]
@@ -210,8 +211,9 @@ pub(super) fn time(at: i64) -> String {
 fn verify(args: &BackupArgs) -> Result<(), Failure> {
     let directory = open(&args.dir)?;
     let generation = generation(&directory, args.generation)?;
-    let found =
-        on_files("verify", |progress, stop| restore::verify(&directory, &generation, progress, stop))?;
+    let found = on_files("verify", |progress, stop| {
+        restore::verify(&directory, &generation, &mut Reads::new(args.rate.0, progress, stop))
+    })?;
     if args.json {
         return print_json(&found);
     }

@@ -135,7 +135,9 @@ fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     options.write(true).create_new(true);
     // The file may contain a password.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).with_context(|| format!("cannot create {}", path.display()))?;
+    let mut file = options
+        .open(path)
+        .map_err(|error| Failure::new(Exit::Usage, anyhow!("cannot create {}: {error}", path.display())))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
 }

@@ -115,6 +115,9 @@ pub struct EventsArgs {
     /// Leave out later events
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<i64>,
+    /// Add at most this many events in a second; 0 means no limit
+    #[arg(long, value_name = "EVENTS", default_value_t = 0)]
+    rate: u32,
     /// Print what would be done and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -157,7 +160,8 @@ pub fn import(args: &ImportArgs, file: Option<&Path>) -> Result<(), Failure> {
 pub fn events(args: &EventsArgs, file: Option<&Path>) -> Result<(), Failure> {
     let loaded = verb::load(file)?;
     let (server, _user) = server(&args.server, &loaded.config, "import-events.user")?;
-    let verb = ImportEvents { server, from: args.from, until: args.until, dry_run: args.dry_run };
+    let EventsArgs { from, until, rate, dry_run, .. } = *args;
+    let verb = ImportEvents { server, from, until, rate, dry_run };
     verb::carry_out(&verb, loaded)?.show(args.json, events_summary, |_| true)
 }
 

@@ -1,5 +1,6 @@
 //! `plumbago list`, `plumbago tags` and `plumbago du`: list metrics and tags, and measure sizes.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
@@ -35,6 +36,9 @@ pub struct ListArgs {
     /// Only metrics that nobody has read for this long, like 90d. Reads are recorded to the day
     #[arg(long, value_name = "PERIOD")]
     unread: Option<Period>,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each metric
     #[arg(long)]
     json: bool,
@@ -49,7 +53,7 @@ pub fn list(args: &ListArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(Some("**"))?;
     let seconds = |period: Option<Period>| period.map(|period| period.as_secs());
     let (silent_seconds, unread_seconds) = (seconds(args.silent), seconds(args.unread));
-    let question = List { which, silent_seconds, unread_seconds };
+    let question = List { which, silent_seconds, unread_seconds, rate: args.rate };
     rows(question, load(file)?, |row| {
         if args.json { print_json(&row) } else { Ok(print(&format!("{}\n", row.name))?) }
     })
@@ -85,7 +89,7 @@ pub fn tags(args: &TagsArgs, file: Option<&Path>) -> Result<(), Failure> {
 const DU_EXAMPLES: &str = "\
 The embedded store is measured: keys and compressed rows as they were written. Points that are still in memory use
 no disk space yet. On Cassandra the size is estimated from the retention, 24 bytes for each point of a full stage. A directory
-with a quota has a second line: how much of its limits it uses.
+with a quota has a second line: how much of its limits it uses. Tagged series are in no directory; only / counts them.
 
 Examples:
   plumbago du                                     the directories at the top
@@ -99,6 +103,9 @@ pub struct DuArgs {
     /// The metrics and directories to measure
     #[arg(value_name = "GLOB", default_value = "*")]
     glob: String,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each
     #[arg(long)]
     json: bool,
@@ -111,10 +118,15 @@ pub struct DuArgs {
 /// If the configuration has errors, the glob is not valid, or the store or the daemon cannot be reached.
 pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
     let mut total = Size { path: "total".to_owned(), metrics: 0, bytes: 0, estimated: false, quota: None };
-    rows(Du { glob: args.glob.clone() }, load(file)?, |row| {
-        total.metrics += row.metrics;
-        total.bytes += row.bytes;
+    let mut seen = HashSet::new();
+    rows(Du { glob: args.glob.clone(), rate: args.rate }, load(file)?, |row| {
+        // A directory comes before what is below it, and its size contains theirs.
+        if !directories_above(&row.path).any(|above| seen.contains(above)) {
+            total.metrics += row.metrics;
+            total.bytes += row.bytes;
+        }
         total.estimated |= row.estimated;
+        seen.insert(row.path.clone());
         if args.json { print_json(&row) } else { Ok(print(&line(&row))?) }
     })?;
     if !args.json {
@@ -124,6 +136,11 @@ pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The directories above a metric or a directory.
+fn directories_above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('.').map(move |(at, _)| &path[..at])
 }
 
 fn line(size: &Size) -> String {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 use plumbago_cluster::WriterFile;
+use plumbago_maintenance::backup::restore::Reads;
 use plumbago_maintenance::backup::{BackupError, Generation, restore};
 use plumbago_model::ByteSize;
 use serde::Serialize;
@@ -52,6 +53,9 @@ pub struct RestoreArgs {
     /// Become another writer, because the daemon of the backup may still run
     #[arg(long)]
     new_writer: bool,
+    /// Most bytes to read per second, like 50MiB; 0B for no limit. Every file is read twice, first to verify it
+    #[arg(long, value_name = "SIZE", default_value = "0B")]
+    rate: ByteSize,
     /// Verify the backup and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -93,12 +97,13 @@ pub fn run(args: &RestoreArgs) -> Result<(), Failure> {
     let generation = generation(&directory, args.generation)?;
     let to = std::path::absolute(&args.data_dir)?;
     let writer = writer(args, &generation)?;
-    let done = on_files("restore", |progress, stop| match args.dry_run {
-        true => {
+    let done = on_files("restore", |progress, stop| {
+        let mut reads = Reads::new(args.rate.0, progress, stop);
+        if args.dry_run {
             restore::check_target(&directory, &to)?;
-            restore::verify(&directory, &generation, progress, stop)
+            return restore::verify(&directory, &generation, &mut reads);
         }
-        false => restore::restore(&directory, &generation, &to, progress, stop, &|to| set_writer(to, writer)),
+        restore::restore(&directory, &generation, &to, &mut reads, &|to| set_writer(to, writer))
     })?;
     let restored = Restored {
         generation: done.generation,

@@ -30,6 +30,9 @@ Examples:
 pub struct InfoArgs {
     #[command(flatten)]
     which: WhichArgs,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each metric
     #[arg(long)]
     json: bool,
@@ -41,7 +44,7 @@ pub struct InfoArgs {
 ///
 /// If the configuration or the selection has errors, the store or the daemon cannot be reached, or no metric matches.
 pub fn info(args: &InfoArgs, file: Option<&Path>) -> Result<(), Failure> {
-    let question = Info { which: args.which.which(None)? };
+    let question = Info { which: args.which.which(None)?, rate: args.rate };
     let loaded = verb::load(file)?;
     let rules = super::rules::Rules::of(&loaded)?;
     rows(question, loaded, |row| {
@@ -119,6 +122,9 @@ pub struct ReadArgs {
     /// Read this stage as it is stored: its number, 0 for raw, or its resolution like 1h
     #[arg(long, value_name = "STAGE", value_parser = stage)]
     stage: Option<StageChoice>,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print JSON objects
     #[arg(long)]
     json: bool,
@@ -141,7 +147,7 @@ fn stage(text: &str) -> Result<StageChoice, String> {
 /// If the configuration or the selection has errors, the store or the daemon cannot be reached, or no metric matches.
 pub fn read(args: &ReadArgs, file: Option<&Path>) -> Result<(), Failure> {
     let which = args.which.which(None)?;
-    let read = Read { which, from: args.from, until: args.until };
+    let read = Read { which, from: args.from, until: args.until, rate: args.rate };
     let loaded = verb::load(file)?;
     let each = |row: Points| if args.json { print_json(&row) } else { Ok(print(&points_text(&row))?) };
     match args.stage {

@@ -60,6 +60,9 @@ pub struct StatsArgs {
     /// Prefix for the names of the points, and for the namespaces in other formats
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Look at no more than this many metrics in a second; 0 means no limit
+    #[arg(long, value_name = "METRICS", default_value_t = 0)]
+    rate: u32,
     /// Print a JSON object for each namespace
     #[arg(long)]
     json: bool,
@@ -83,7 +86,7 @@ enum Format {
 /// If the configuration or the file of namespaces has errors, or the store, the daemon or carbon cannot be reached.
 pub fn run(args: &StatsArgs, file: Option<&Path>) -> Result<(), Failure> {
     let namespaces = args.conf.as_deref().map(read).transpose()?.unwrap_or_default();
-    let question = Stats { namespaces, bytes: args.bytes };
+    let question = Stats { namespaces, bytes: args.bytes, rate: args.rate };
     let mut sizes: Vec<NamespaceSize> = Vec::new();
     rows(question, load(file)?, |row| {
         sizes.push(row);
@@ -134,7 +137,7 @@ fn namespaces(text: &str) -> Result<Vec<Namespace>, Vec<String>> {
             continue;
         };
         let namespace = Namespace { name: section.name.clone(), pattern: section.value(entry) };
-        match (Stats { namespaces: vec![namespace.clone()], bytes: false }).check() {
+        match (Stats { namespaces: vec![namespace.clone()], ..Stats::default() }).check() {
             Err(why) => mistakes.push(format!("{}: {why}", entry.line)),
             Ok(()) => found.push(namespace),
         }

@@ -356,7 +356,8 @@ impl<'a> Daemon<'a> {
 
     /// The error for a daemon that died during a command: what happened, and which command to repeat.
     fn died<V: Verb>(&self, why: &str) -> Failure {
-        let command: Vec<String> = std::env::args().skip(1).collect();
+        let words = std::env::args_os().skip(1);
+        let command: Vec<String> = words.map(|word| for_shell(&word.to_string_lossy())).collect();
         let error = anyhow!(
             "the daemon that uses {} ended while its job {} was running ({why}). The work that the job had \
              done is kept. \
@@ -374,6 +375,15 @@ impl<'a> Daemon<'a> {
         let ready: Value = serde_json::from_slice(&answer.body).context("cannot read /readyz")?;
         let warnings = ready["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Ok(warnings.filter(|warning| warning.starts_with(DAMAGED_TEXT)).map(str::to_owned).collect())
+    }
+}
+
+/// A word of a command line in the notation of a shell.
+fn for_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

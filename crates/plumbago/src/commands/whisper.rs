@@ -9,8 +9,8 @@ use plumbago_maintenance::export::ExportReport;
 use plumbago_maintenance::import::ImportReport;
 use plumbago_maintenance::verbs::whisper::{ExportWhisper, ImportWhisper};
 
+use super::moment;
 use super::paths::absolute;
-use super::since;
 use super::summary::{add_counts, add_dry_run, add_skipped};
 use super::verb;
 use super::which::WhichArgs;
@@ -42,8 +42,8 @@ pub struct ImportArgs {
     /// Put this prefix and a dot in front of all names
     #[arg(long, value_name = "PREFIX", default_value = "")]
     prefix: String,
-    /// Leave out points before this time: a period back from now like 400d, or seconds since the epoch
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    /// Leave out points before this time: a date, a period back from now like 400d, or seconds since the epoch
+    #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<i64>,
     /// Groups of files that are read and stored at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
