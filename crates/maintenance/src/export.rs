@@ -60,6 +60,10 @@ pub struct ExportReport {
     pub examples: Vec<String>,
     /// Number of metrics that were not written.
     pub skipped: u64,
+    /// Number of metrics whose file existed and was kept, as after an interrupted export. They do not count as
+    /// skipped.
+    #[serde(default)]
+    pub existing: u64,
 }
 
 /// Exports the metrics of a selection.
@@ -164,7 +168,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         return Ok(());
     }
     if !plan.replace && path.exists() {
-        skip("its file exists; --replace replaces it");
+        report.existing += 1;
         return Ok(());
     }
     if !plan.dry_run
@@ -275,9 +279,9 @@ mod tests {
     }
 
     /// Exports metrics without points.
-    fn exported(directory: &Path, names: &[&str]) -> ExportReport {
+    fn exported(directory: &Path, replace: bool, names: &[&str]) -> ExportReport {
         let (directory, which) = (directory.to_owned(), Which::glob("**"));
-        let plan = ExportWhisper { directory, which, replace: true, rate: 0, dry_run: false };
+        let plan = ExportWhisper { directory, which, replace, rate: 0, dry_run: false };
         let config = Arc::new(MetricConfig {
             retention: "60s:1h".parse().unwrap(),
             aggregation: Aggregation::Sum,
@@ -306,7 +310,7 @@ mod tests {
         link(&to.join("inside"), "link");
         link(&victim, "a.wsp.new");
         link(&victim, "b.wsp");
-        let report = exported(&to, &["a", "b", "link.x", "out.x"]);
+        let report = exported(&to, true, &["a", "b", "link.x", "out.x"]);
         assert_eq!((report.files, report.skipped), (3, 1), "{report:?}");
         assert!(report.examples[0].starts_with("out.x: a link leads out"), "{report:?}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
@@ -314,11 +318,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_export_continues() {
+        let dir = tempfile::tempdir().unwrap();
+        exported(dir.path(), false, &["a", "b"]);
+        let report = exported(dir.path(), false, &["a", "b", "c"]);
+        assert_eq!((report.files, report.existing, report.skipped), (1, 2, 0), "{report:?}");
+    }
+
+    #[test]
     fn names_that_the_file_system_refuses_do_not_end_the_export() {
         let dir = tempfile::tempdir().unwrap();
         let (long, deep) = ("x".repeat(250), vec!["y".repeat(200); 25].join("."));
         let tagged = format!("disk;a={long};b={long}");
-        let report = exported(dir.path(), &["a", &long, &deep, &tagged, "z"]);
+        let report = exported(dir.path(), true, &["a", &long, &deep, &tagged, "z"]);
         assert_eq!((report.files, report.skipped), (3, 2), "{report:?}");
         let hash = crate::import::name_hash(&tagged);
         let file = format!("_tagged/{}/{}/{hash}.wsp", &hash[..3], &hash[3..6]);

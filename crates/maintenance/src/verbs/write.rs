@@ -61,13 +61,15 @@ impl Verb for Write {
             return self.planned(work, timestamp, now).await;
         }
         let name = work.writer.write(&self.name, seconds, self.value).await?;
-        let seen = seen(work, &name, timestamp, now).await?;
-        seen.ok_or_else(|| {
-            VerbError::Failed(format!(
-                "{name}: the point at {timestamp} was sent but cannot be read. It is older than the retention, too far \
-                 in the future, or refused; plumbago_rejected_points_total says why"
-            ))
-        })
+        if let Some(written) = seen(work, &name, timestamp, now).await? {
+            return Ok(written);
+        }
+        // Says whether the time is outside the retention.
+        self.planned(work, timestamp, now).await?;
+        Err(VerbError::Failed(format!(
+            "{name}: the point at {timestamp} was sent but cannot be read. It is too far in the future, or refused; \
+             plumbago_rejected_points_total says why"
+        )))
     }
 }
 

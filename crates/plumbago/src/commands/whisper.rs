@@ -192,8 +192,11 @@ fn summary(report: &ImportReport) -> String {
 }
 
 fn export_summary(report: &ExportReport, dry_run: bool) -> String {
-    let ExportReport { metrics, files, points, bytes, skipped, .. } = report;
+    let ExportReport { metrics, files, points, bytes, skipped, existing, .. } = report;
     let mut text = format!("{metrics} metrics; {files} files with {points} points, {bytes} bytes, written\n");
+    if *existing > 0 {
+        text.push_str(&format!("  {existing} files existed and were kept; --replace replaces them\n"));
+    }
     if *skipped > 0 {
         text.push_str(&format!("  {skipped} metrics were not written:\n"));
     }
