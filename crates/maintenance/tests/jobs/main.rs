@@ -20,6 +20,7 @@ use plumbago_store::{DirectoryStore, MetadataStore, MetricMeta, RowProblem, RowS
 use tokio_util::sync::CancellationToken;
 
 mod expire;
+mod windows;
 
 const NOW: i64 = 1_700_000_000;
 const DAY: i64 = 86_400;

@@ -1,7 +1,4 @@
 //! `kill -9` at random moments: every point that was reported as written is replayed once and in order.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::io::Write;
 use std::path::Path;
@@ -9,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use common::{Seen, open, replay_all};
 use plumbago_journal::{Config, Journal, SyncPolicy};
 use plumbago_model::SystemClock;
 use plumbago_telemetry::Registry;
 use plumbago_tests::crash::{Victim, child_directory, child_test};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::common::{Seen, open, replay_all};
 
 const FROM: &str = "PLUMBAGO_JOURNAL_CRASH_FROM";
 const WRITERS: usize = 2;
@@ -95,7 +93,7 @@ fn write_for_ever(journal: &Journal, writer: usize, from: u32, started: &Barrier
 /// Starts a child, kills it at the time `later` after its report number `reports`, and returns how many
 /// points each writer had reported.
 fn run_and_kill(dir: &Path, from: &[u32], reports: u64, later: Duration) -> Vec<u64> {
-    let mut command = child_test("child", dir);
+    let mut command = child_test("crash::child", dir);
     command.env(FROM, from.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     let reported: Arc<Vec<AtomicU64>> =
         Arc::new(from.iter().map(|n| AtomicU64::new(u64::from(*n))).collect());

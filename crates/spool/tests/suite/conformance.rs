@@ -1,12 +1,8 @@
 //! Runs the conformance suite for stores on the spool: with a sender, without one, and with a failing remote
 //! store.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::{MemoryRemote, TimedRemote, open_store, sender_config, spool_config};
 use plumbago_model::SystemClock;
 use plumbago_spool::{Sender, SpooledStore};
 use plumbago_store::RemotePoints;
@@ -14,6 +10,8 @@ use plumbago_store::layer::Faults;
 use plumbago_store::{FlushStore, testsuite};
 use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
+
+use crate::common::{MemoryRemote, TimedRemote, open_store, sender_config, spool_config};
 
 const NOW: u32 = 1_760_000_000;
 

@@ -1,6 +1,5 @@
 //! `kill -9` during commits and sending. Every reported commit is still in the queue or was sent, its state
 //! rows exist, and no timestamp is assigned twice.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -98,7 +97,7 @@ struct Report {
 }
 
 fn run_and_kill(dir: &Path, reports: u64, later: Duration, report: &Arc<Mutex<Report>>) {
-    let command = child_test("child", dir);
+    let command = child_test("queue_crash::child", dir);
     let report = Arc::clone(report);
     Victim::start(command, move |line| note(line, &mut report.lock().unwrap())).kill_after(reports, later);
 }

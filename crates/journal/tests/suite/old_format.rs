@@ -3,13 +3,10 @@
 //! `fixtures/journal-1` was written by the last version with that format (commit 06b42e0). Three processes
 //! ran one after the other, each with two writers and 40 rounds 30 s apart, as in [`expected`]. After the
 //! first process, `drop_before` removed all but its last two segments.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Fixture, Seen, replay_all};
+use crate::common::{Fixture, Seen, replay_all};
 
 fn fixture_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journal-1")

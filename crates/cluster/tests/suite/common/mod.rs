@@ -1,5 +1,4 @@
 //! A shared store in memory for several members, and fakes for the parts of a member.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

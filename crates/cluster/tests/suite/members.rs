@@ -1,13 +1,9 @@
 //! Several daemons share one store in memory. The clock is paused, so waiting takes no real time.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{Daemon, NOW, metric, server, wait_until};
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, Member, NotAcknowledged, TaggedSeries};
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, MetricId};
@@ -15,6 +11,8 @@ use plumbago_store::{MetadataStore, NodeStart, SharedStore, WriterIdentity};
 use plumbago_telemetry::{Conditions, Registry};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+use crate::common::{Daemon, NOW, metric, server, wait_until};
 
 /// The texts of the conditions that keep this daemon from being ready (with `blocks`), or of the other
 /// conditions.

@@ -1,14 +1,12 @@
 //! Damaged files: unfinished writes, holes after power loss, flipped bytes.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use common::{Fixture, Seen, replay, replay_all};
 use plumbago_journal::Journal;
 use plumbago_telemetry::Damage;
+
+use crate::common::{Fixture, Seen, replay, replay_all};
 
 const PAGE: u64 = 4096;
 

@@ -1,28 +1,26 @@
 //! A full disk: writes are refused, nothing is lost, and writes succeed again once there is room.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Seen, open, replay_all};
 use plumbago_journal::{Config, Journal, JournalWriter};
 use plumbago_model::ManualClock;
 use plumbago_telemetry::Registry;
 use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
 
+use crate::common::{Seen, open, replay_all};
+
 const SMALL_DISK_MIB: usize = 64;
 
 #[test]
 fn a_full_disk_loses_nothing() {
-    with_small_disk("child_full_disk", SMALL_DISK_MIB);
+    with_small_disk("full_disk::child_full_disk", SMALL_DISK_MIB);
 }
 
 #[test]
 fn room_is_left_for_others() {
-    with_small_disk("child_least_room", SMALL_DISK_MIB);
+    with_small_disk("full_disk::child_least_room", SMALL_DISK_MIB);
 }
 
 /// Appends points whose timestamp and value are their position in the order of appending.

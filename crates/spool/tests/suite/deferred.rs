@@ -1,20 +1,18 @@
 //! Reads of slots of which the spool and the server have different values: the later one is seen, even if the
 //! other was deferred.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{RAW, TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
 use plumbago_model::{Clock, ManualClock};
 use plumbago_spool::{Sender, SenderConfig, SpooledStore};
 use plumbago_store::layer::Faults;
 use plumbago_store::{PointStore, ReadRequest, RemotePoints, WriteBatch};
 use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
+
+use crate::common::{RAW, TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
 
 const SLOT: u32 = 1000;
 

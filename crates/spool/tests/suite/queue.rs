@@ -1,5 +1,4 @@
 //! Tests of the queue: order, acknowledgement, retention, the size limit, and restarts.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,12 +1,10 @@
 //! The journal through its public interface.
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Fixture, Seen, replay_all};
 use plumbago_journal::JournalError;
 use plumbago_tests::wait::wait_until;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use crate::common::{Fixture, Seen, replay_all};
 
 #[test]
 fn what_was_handed_over_is_replayed_in_order() {

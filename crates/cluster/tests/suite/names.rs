@@ -1,17 +1,15 @@
 //! The load that names cause on the shared store, and metrics that other programs delete. The clock is paused, so
 //! waiting takes no real time.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::server::Requests;
-use common::{Daemon, NOW, Server, metric, server, wait_until};
 use plumbago_model::{Clock as _, ManualClock, MetricConfig};
 use plumbago_store::{MetadataStore, MetricMeta};
+
+use crate::common::server::Requests;
+use crate::common::{Daemon, NOW, Server, metric, server, wait_until};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;

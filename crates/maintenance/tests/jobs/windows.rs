@@ -1,5 +1,4 @@
 //! The repair of windows, on a store in memory with several writers.
-#![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
 //! Helpers shared by the journal's tests.
-#![allow(dead_code)]
 
 use std::path::Path;
 use std::sync::Arc;

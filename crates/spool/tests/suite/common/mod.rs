@@ -1,6 +1,5 @@
 //! Remote stores for tests. They keep the timestamps of writes, as Cassandra does, and one can inject
 //! failures.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;

@@ -1,13 +1,9 @@
 //! Tests of the sender: order, grouping, retries, deferral, and replays.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::{COARSE, RAW, TimedRemote, id, open_store, range, run, sender_config, spool_config, values};
 use plumbago_model::{Clock, ManualClock, SystemClock};
 use plumbago_spool::queue::SpoolStats;
 use plumbago_spool::{Sender, SenderConfig, SpooledStore};
@@ -16,6 +12,10 @@ use plumbago_store::{ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
 use plumbago_tests::wait::eventually;
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
+
+use crate::common::{
+    COARSE, RAW, TimedRemote, id, open_store, range, run, sender_config, spool_config, values,
+};
 
 struct Fixture {
     _dir: tempfile::TempDir,

@@ -1,5 +1,4 @@
 //! Damaged files: holes after power loss, and flipped bytes.
-#![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,19 +1,17 @@
 //! After a clock was ahead and is corrected, later writes still win, even across restarts. Setting the clock
 //! does not change how long rows are retained.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{COARSE, RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
 use plumbago_model::{Clock, ManualClock};
 use plumbago_spool::{Sender, SpooledStore};
 use plumbago_store::layer::Faults;
 use plumbago_store::{PointStore, WriteBatch};
 use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
+
+use crate::common::{COARSE, RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
 
 const NOW: i64 = 1_700_000_000;
 

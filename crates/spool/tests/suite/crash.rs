@@ -1,8 +1,5 @@
 //! `kill -9` during commits and sending. After a restart, every committed row is sent with its original
 //! timestamp.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +7,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
 use plumbago_model::{MetricId, Stage, SystemClock};
 use plumbago_spool::{Sender, SpooledStore};
 use plumbago_store::layer::Faults;
@@ -21,6 +17,8 @@ use plumbago_store::{
 use plumbago_tests::crash::{Victim, child_directory, child_test};
 use plumbago_tests::wait::eventually;
 use tokio_util::sync::CancellationToken;
+
+use crate::common::{RAW, TimedRemote, id, open_store, run, sender_config, spool_config};
 
 const KILLS: u64 = 8;
 const METRICS: u32 = 60;
@@ -121,7 +119,7 @@ struct Seen {
 }
 
 fn run_and_kill(dir: &Path, reports: u64, later: Duration, seen: &Arc<Mutex<Seen>>) {
-    let command = child_test("child", dir);
+    let command = child_test("crash::child", dir);
     let seen = Arc::clone(seen);
     let child = Victim::start(command, move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
