@@ -14,7 +14,7 @@ use plumbago_maintenance::backup::BackupError;
 use plumbago_maintenance::question::Question;
 use plumbago_maintenance::runs::{RunState, RunStatus};
 use plumbago_maintenance::verb::{FailureKind, Moment, Tracker, Verb, VerbError, Work};
-use plumbago_telemetry::{DAMAGED_TEXT, Found, log, with_causes};
+use plumbago_telemetry::{DAMAGED_TEXT, Damage, Found, log, with_causes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -130,6 +130,22 @@ pub(super) fn at_rest<T>(
     loaded: Loaded,
     work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
 ) -> Result<Outcome<T>, Failure> {
+    let mut answer = None;
+    let place = &mut answer;
+    let work: serve::AtRestWork<'_> = Box::new(move |parts| {
+        Box::pin(async move {
+            *place = Some(work(parts).await?);
+            Ok(())
+        })
+    });
+    let damage = run_at_rest(loaded, work)?;
+    let answer = answer.context("the work ended without an answer")?;
+    let line = |Found { path, text }: Found| format!("{} is damaged: {text}", path.display());
+    Ok(Outcome { answer, damage: damage.list().into_iter().map(line).collect() })
+}
+
+/// The part of [`at_rest`] that is the same for all work, so that it is compiled once.
+fn run_at_rest(loaded: Loaded, work: serve::AtRestWork<'_>) -> Result<Damage, Failure> {
     log::init("warn");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -146,10 +162,7 @@ pub(super) fn at_rest<T>(
                 cancelled.cancel();
             }
         });
-        let done = serve::work_at_rest(loaded, async |parts| work(parts.for_run(stop)).await).await;
-        let (answer, damage) = done?;
-        let line = |Found { path, text }: Found| format!("{} is damaged: {text}", path.display());
-        Ok(Outcome { answer, damage: damage.list().into_iter().map(line).collect() })
+        serve::work_at_rest(loaded, Box::new(move |parts| work(parts.for_run(stop)))).await
     })
 }
 
@@ -254,7 +267,7 @@ impl<'a> Daemon<'a> {
         let parameters = serde_json::to_string(verb).map_err(anyhow::Error::from)?;
         let path = format!("/admin/jobs?job={}", V::NAME);
         let started: RunStatus = self.post(&path, &parameters)?;
-        let ended = self.follow::<V>(&started.id)?;
+        let ended = self.follow(V::NAME, &started.id)?;
         match (ended.state, ended.result) {
             (RunState::Done, Some(result)) => {
                 let answer = serde_json::from_value(result).context("cannot read the job's result")?;
@@ -301,8 +314,8 @@ impl<'a> Daemon<'a> {
     }
 
     /// Waits until a job has ended, and shows its progress.
-    fn follow<V: Verb>(&self, id: &str) -> Result<RunStatus, Failure> {
-        let bar = Bar::new(V::NAME);
+    fn follow(&self, verb: &'static str, id: &str) -> Result<RunStatus, Failure> {
+        let bar = Bar::new(verb);
         let interrupts = count_interrupts();
         let (mut failures, mut is_cancelled) = (0, false);
         loop {
@@ -315,11 +328,11 @@ impl<'a> Daemon<'a> {
                     failures = 0;
                     bar.show(&status.moment);
                 }
-                Ok(None) => return Err(self.died::<V>("the daemon was restarted")),
+                Ok(None) => return Err(self.died(verb, "the daemon was restarted")),
                 Err(error) => {
                     failures += 1;
                     if failures > LOOKS_MAX || !is_held(self.config) {
-                        return Err(self.died::<V>(&with_causes(&*error)));
+                        return Err(self.died(verb, &with_causes(&*error)));
                     }
                 }
             }
@@ -355,15 +368,14 @@ impl<'a> Daemon<'a> {
     }
 
     /// The error for a daemon that died during a command: what happened, and which command to repeat.
-    fn died<V: Verb>(&self, why: &str) -> Failure {
+    fn died(&self, verb: &str, why: &str) -> Failure {
         let words = std::env::args_os().skip(1);
         let command: Vec<String> = words.map(|word| for_shell(&word.to_string_lossy())).collect();
         let error = anyhow!(
-            "the daemon that uses {} ended while its job {} was running ({why}). The work that the job had \
+            "the daemon that uses {} ended while its job {verb} was running ({why}). The work that the job had \
              done is kept. \
              Run the same command again: plumbago {}",
             self.config.data_dir.display(),
-            V::NAME,
             command.join(" ")
         );
         Failure::new(Exit::Store, error)

@@ -1,5 +1,6 @@
 //! Stores and an engine without a daemon, for commands and for stores that are only read.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use plumbago_engine::Recovered;
@@ -58,16 +59,17 @@ impl AtRest {
     }
 }
 
+/// What a verb does with the opened stores.
+pub(crate) type AtRestWork<'a> =
+    Box<dyn FnOnce(Work) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>> + 'a>;
+
 /// Opens the stores and the engine without listeners, does the work of a verb, and closes them. The work can
 /// read the points of earlier runs, including those that were only in the journal.
 ///
 /// # Errors
 ///
 /// If the stores or the engine cannot be opened, started or closed, or `work` fails.
-pub(crate) async fn work_at_rest<T>(
-    loaded: Loaded,
-    work: impl AsyncFnOnce(Work) -> Result<T, Failure>,
-) -> Result<(T, Damage), Failure> {
+pub(crate) async fn work_at_rest(loaded: Loaded, work: AtRestWork<'_>) -> Result<Damage, Failure> {
     let clock = clock::Setting::from(loaded.config.debug.clock).shared();
     let rest = AtRest::open(loaded, clock)?;
     rest.start().await?;
@@ -76,7 +78,7 @@ pub(crate) async fn work_at_rest<T>(
     let damage = rest.core.damage();
     let closed = rest.close().await;
     // If a full disk makes both fail, the error of the work is more informative.
-    let done = done?;
+    done?;
     closed?;
-    Ok((done, damage))
+    Ok(damage)
 }

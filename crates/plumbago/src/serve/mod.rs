@@ -59,7 +59,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::at_rest::work_at_rest;
+pub(crate) use self::at_rest::{AtRestWork, work_at_rest};
 pub(crate) use self::files::Files;
 use self::stopping::{Reporter, Step};
 use crate::config::{Budget, Config, Loaded};
