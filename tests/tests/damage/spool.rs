@@ -26,7 +26,7 @@ const KEYSPACE: &str = "damage_spool";
 /// A port of the loopback address on which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 /// Number of cases in an ordinary run.
-const CASES: usize = 150;
+const CASES: usize = 75;
 
 /// A daemon whose Cassandra is unreachable.
 fn away() -> Setup {

@@ -108,14 +108,14 @@ fn three_ways_to_find_the_same_names() {
 
     let mut globs = Globs { random, names: &names, plain: false };
     let mut hits = 0;
-    for _ in 0..2500 {
+    for _ in 0..1000 {
         let glob = globs.next();
         hits += usize::from(!find_alike(&beside, &store, &index, &glob).metrics.is_empty());
     }
-    assert!(hits > 1000, "{hits} globs found a metric");
+    assert!(hits > 400, "{hits} globs found a metric");
 
     globs.plain = true;
-    let plain: Vec<String> = (0..700).map(|_| globs.next()).collect();
+    let plain: Vec<String> = (0..300).map(|_| globs.next()).collect();
     let asked: Vec<&str> = plain.iter().map(String::as_str).collect();
     for (glob, theirs) in plain.iter().zip(beside.biggraphite.glob(ONE, &asked)) {
         let ours = find_alike(&beside, &store, &index, glob);
