@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::buffers::Closing;
+use crate::buffers::{Closing, Computed};
 use crate::{Aggregation, AggregationParts, Config};
 
 const NOW: i64 = 1_700_000_000;
-const NAMES: [&str; 4] = ["s.a", "s.b", "t.a", "t.b"];
+pub(super) const NAMES: [&str; 4] = ["s.a", "s.b", "t.a", "t.b"];
 /// Rules that give groups of one buffer and of several, a group with the same buffer twice, and buffers whose
 /// rule changes.
 const RULES: [&str; 3] = [
@@ -115,20 +115,20 @@ fn told(lines: &[Line]) -> Plain {
 }
 
 /// An aggregation that the test drives step by step.
-struct Rig {
+pub(super) struct Rig {
     dir: TempDir,
     config: Config,
-    clock: Arc<ManualClock>,
+    pub(super) clock: Arc<ManualClock>,
     aggregation: Option<Aggregation>,
     /// Intervals whose value was handed over and is not confirmed yet.
     closing: Vec<Closing>,
     /// Whether the rules were reloaded since those values were handed over.
-    is_reloaded: bool,
+    pub(super) is_reloaded: bool,
 }
 
 impl Rig {
     /// `limits` are the largest numbers of open intervals and of values.
-    fn new(rules: &str, limits: (u64, u64)) -> Self {
+    pub(super) fn new(rules: &str, limits: (u64, u64)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
             rules: dir.path().join("rules.conf"),
@@ -157,7 +157,7 @@ impl Rig {
         self.aggregation = Some(Aggregation::open(&self.config, parts).unwrap());
     }
 
-    fn running(&self) -> &Aggregation {
+    pub(super) fn running(&self) -> &Aggregation {
         self.aggregation.as_ref().unwrap()
     }
 
@@ -172,33 +172,40 @@ impl Rig {
     fn apply(&mut self, step: &Step, drops: bool) {
         match step {
             Step::Feed(points) => self.feed(points),
-            Step::Pass(seconds) => {
-                self.clock.advance(*seconds);
-                self.running().0.state().write_out();
-            }
-            Step::Compute => {
-                self.close();
-                let mut state = self.running().0.state();
-                let limits = state.active.limits;
-                let closing = state.buffers.compute(self.clock.now_ms(), &limits, 1000).closing;
-                drop(state);
-                self.closing = closing;
-            }
+            Step::Pass(seconds) => self.pass(*seconds),
+            Step::Compute => drop(self.compute()),
             Step::Close => self.close(),
-            Step::Reload(number) => {
-                if self.is_reloaded {
-                    self.close();
-                }
-                std::fs::write(&self.config.rules, RULES[*number]).unwrap();
-                self.running().reload(&self.config).unwrap();
-                self.is_reloaded = !self.closing.is_empty();
-            }
+            Step::Reload(number) => self.reload(RULES[*number]),
             Step::Rewrite => self.rewrite(drops),
             Step::Restart => self.restart(),
         }
     }
 
-    fn feed(&self, points: &[(usize, u32, f64)]) {
+    pub(super) fn pass(&self, seconds: i64) {
+        self.clock.advance(seconds);
+        self.running().0.state().write_out();
+    }
+
+    pub(super) fn compute(&mut self) -> Computed {
+        self.close();
+        let mut state = self.running().0.state();
+        let limits = state.active.limits;
+        let mut computed = state.buffers.compute(self.clock.now_ms(), &limits, 1000);
+        drop(state);
+        self.closing = std::mem::take(&mut computed.closing);
+        computed
+    }
+
+    pub(super) fn reload(&mut self, rules: &str) {
+        if self.is_reloaded {
+            self.close();
+        }
+        std::fs::write(&self.config.rules, rules).unwrap();
+        self.running().reload(&self.config).unwrap();
+        self.is_reloaded = !self.closing.is_empty();
+    }
+
+    pub(super) fn feed(&self, points: &[(usize, u32, f64)]) {
         let mut batch = PointBatch::default();
         let now = u32::try_from(self.clock.now()).unwrap();
         for (name, age, value) in points {
@@ -207,7 +214,7 @@ impl Rig {
         self.running().feed(&batch);
     }
 
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let closing = std::mem::take(&mut self.closing);
         let mut state = self.running().0.state();
         state.buffers.close(&closing);
@@ -216,7 +223,7 @@ impl Rig {
         self.is_reloaded = false;
     }
 
-    fn rewrite(&self, drops: bool) {
+    pub(super) fn rewrite(&self, drops: bool) {
         let inner = &self.running().0;
         let segment = inner.state().buffers.log.segment();
         let mut from = Some(0);
@@ -230,7 +237,7 @@ impl Rig {
         }
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         if let Some(aggregation) = self.aggregation.take() {
             aggregation.0.journal.clone().close().unwrap();
         }
