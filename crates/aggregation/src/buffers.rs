@@ -306,6 +306,12 @@ impl Buffers {
         open.collect()
     }
 
+    /// The number of cohorts.
+    #[cfg(test)]
+    pub(crate) fn cohorts(&self) -> usize {
+        self.cohorts.iter().count()
+    }
+
     /// Makes a cohort for a new buffer.
     fn new_cohort(&mut self, buffer_number: u32) -> Option<(u32, &mut Cohort)> {
         let buffer = self.slots.get_mut(buffer_number as usize)?.as_mut()?;

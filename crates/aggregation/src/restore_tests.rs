@@ -224,9 +224,12 @@ impl Rig {
     }
 
     pub(super) fn rewrite(&self, drops: bool) {
+        let segment = self.running().0.state().buffers.log.segment();
+        self.rewrite_from(Some(0), segment, drops);
+    }
+
+    fn rewrite_from(&self, mut from: Option<u32>, segment: u32, drops: bool) {
         let inner = &self.running().0;
-        let segment = inner.state().buffers.log.segment();
-        let mut from = Some(0);
         while let Some(number) = from {
             let mut state = inner.state();
             from = state.buffers.rewrite(number, 2, segment);
@@ -326,6 +329,56 @@ fn a_value_that_a_limit_refused_does_not_come_back() {
     rig.restart();
     assert_eq!(rig.in_memory(), before);
     assert_eq!(rig.running().balance().recovered, 4);
+}
+
+#[test]
+fn a_limit_keeps_a_value_from_all_buffers_that_share() {
+    let mut rig = Rig::new("<x>.p50 (10) = p50 <x>.*\n<x>.p90 (10) = p90 <x>.*\n", (3, 5));
+    // Room for two values of two buffers, and for one interval of them.
+    rig.feed(&[(0, 0, 1.0), (0, 0, 2.0), (0, 0, 3.0), (0, 20, 4.0)]);
+    assert_eq!((rig.running().balance().fed, rig.running().balance().refused), (4, 4));
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+    rig.restart();
+    assert_eq!(rig.running().balance().recovered, 4);
+}
+
+#[test]
+fn buffers_share_their_intervals_again_after_a_restart() {
+    let methods = RuleMethod::ALL.iter().map(|(name, _)| name);
+    let rules: String = methods
+        .flat_map(|name| [format!("<x>.{name} (10) = {name} <x>.*\n"), format!("{name} (10) = {name} *.*\n")])
+        .collect();
+    let mut rig = Rig::new(&rules, (1000, 1000));
+    let points: Vec<_> = (0..20).map(|n| (n % NAMES.len(), 0, n as f64)).collect();
+    rig.feed(&points);
+    // Those of both hosts and of all hosts, with and without percentiles.
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 6);
+    rig.restart();
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 2 * 12 + 12);
+    rig.feed(&points);
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 6);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
+fn buffers_that_begin_or_cease_to_share_during_a_rewrite_stay_in_the_log() {
+    for begins in [false, true] {
+        let mut rig = Rig::new("<x>.sum (10) = sum <x>.*\n<x>.max (10) = max <x>.a\n", (1000, 1000));
+        rig.feed(&[(0, 0, 1.0)]);
+        if begins {
+            rig.restart();
+        }
+        rig.pass(40);
+        let segment = rig.running().0.state().buffers.log.segment();
+        let next = rig.running().0.state().buffers.rewrite(0, 1, segment);
+        let before = rig.running().0.state().buffers.cohorts();
+        // The first name has both buffers, the second one of them.
+        rig.feed(&[(usize::from(!begins), 0, 2.0)]);
+        let after = rig.running().0.state().buffers.cohorts();
+        assert_eq!((next, before, after), if begins { (Some(1), 2, 1) } else { (Some(1), 1, 2) });
+        rig.rewrite_from(next, segment, true);
+        assert_eq!(told(&rig.lines()), rig.in_memory());
+    }
 }
 
 #[test]
