@@ -361,6 +361,28 @@ fn buffers_share_their_intervals_again_after_a_restart() {
 }
 
 #[test]
+fn buffers_with_other_values_do_not_share_after_a_restart() {
+    let rules = ["sum", "p50"]
+        .map(|method| format!("<x>.{method} (10) = {method} <x>.*\nof.<y>.{method} (10) = {method} *.<y>\n"));
+    let mut rig = Rig::new(&rules.concat(), (1000, 1000));
+    // The buffers of the first name have as many values each.
+    rig.feed(&[(1, 0, 1.0), (2, 0, 2.0)]);
+    rig.restart();
+    rig.feed(&[(0, 0, 4.0)]);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
+fn a_buffer_takes_the_method_of_the_first_rule_that_no_limit_stops() {
+    let rig = Rig::new("y (10) = p50 t.*\nx (10) = p50 s.*\nx (10) = sum s.*\n", (1000, 1));
+    rig.feed(&[(2, 0, 1.0), (0, 0, 2.0)]);
+    assert_eq!((rig.running().balance().fed, rig.running().balance().refused), (2, 1));
+    let methods: Vec<_> = rig.in_memory().into_keys().map(|key| (key.name, key.method)).collect();
+    assert_eq!(methods, [("x".to_owned(), "sum"), ("y".to_owned(), "p50")]);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
 fn buffers_that_begin_or_cease_to_share_during_a_rewrite_stay_in_the_log() {
     for begins in [false, true] {
         let mut rig = Rig::new("<x>.sum (10) = sum <x>.*\n<x>.max (10) = max <x>.a\n", (1000, 1000));
