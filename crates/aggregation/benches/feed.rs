@@ -16,11 +16,12 @@ const POINTS: u32 = 1000;
 const ROUNDS: u32 = 20;
 const NOW: u32 = 1_700_000_000;
 
-fn batch() -> PointBatch {
+/// Points of a thousand names, with times within so many seconds.
+fn batch(seconds: u32) -> PointBatch {
     let mut batch = PointBatch::with_capacity(POINTS as usize);
     for n in 0..POINTS {
         let name = format!("servers.web{:03}.cpu.{}.percent", n / 10, n % 10);
-        batch.push(&name, NOW, f64::from(n) / 8.0);
+        batch.push(&name, NOW - n * 37 % seconds, f64::from(n) / 8.0);
     }
     batch
 }
@@ -51,7 +52,7 @@ fn rules_of_all_methods(count: usize) -> String {
     (0..count).fold(String::new(), |mut text, n| {
         let method = methods[n / 2 % methods.len()];
         let output = if n % 2 == 0 { "all" } else { "by.<host>" };
-        let _ = writeln!(text, "{output}.{method}{n} (60) = {method} servers.<host>.cpu.*.percent");
+        let _ = writeln!(text, "{output}.{method}{n} (10) = {method} servers.<host>.cpu.*.percent");
         text
     })
 }
@@ -59,7 +60,7 @@ fn rules_of_all_methods(count: usize) -> String {
 fn feed(c: &mut Criterion) {
     let mut group = c.benchmark_group("aggregation");
     group.throughput(Throughput::Elements(u64::from(POINTS)));
-    let points = batch();
+    let points = batch(1);
     for (name, rules) in [
         ("100_rules_of_other_beginnings", rules(100, |n| format!("no{n}.<host>.cpu.*.percent"))),
         ("100_rules_of_the_same_beginning", rules(100, |n| format!("servers.<host>.no{n}.*"))),
@@ -78,7 +79,7 @@ fn feed_all_methods(c: &mut Criterion) {
     let mut group = c.benchmark_group("aggregation");
     group.sample_size(20);
     group.throughput(Throughput::Elements(u64::from(POINTS * ROUNDS)));
-    let (points, rules) = (batch(), rules_of_all_methods(50));
+    let (points, rules) = (batch(100), rules_of_all_methods(50));
     let fresh = || {
         let dir = tempfile::tempdir().unwrap();
         let aggregation = open(dir.path(), &rules);
