@@ -6,19 +6,22 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use plumbago_aggregation::{Aggregation, AggregationParts, Config};
 use plumbago_model::{ManualClock, PointBatch};
 use plumbago_telemetry::Registry;
 
 const POINTS: u32 = 1000;
+/// How often the points are fed.
+const ROUNDS: u32 = 20;
 const NOW: u32 = 1_700_000_000;
 
-fn batch() -> PointBatch {
+/// Points of a thousand names, with times within so many seconds.
+fn batch(seconds: u32) -> PointBatch {
     let mut batch = PointBatch::with_capacity(POINTS as usize);
     for n in 0..POINTS {
         let name = format!("servers.web{:03}.cpu.{}.percent", n / 10, n % 10);
-        batch.push(&name, NOW, f64::from(n) / 8.0);
+        batch.push(&name, NOW - n * 37 % seconds, f64::from(n) / 8.0);
     }
     batch
 }
@@ -43,10 +46,21 @@ fn rules(count: usize, input: impl Fn(usize) -> String) -> String {
     })
 }
 
+/// Rules of all methods that take every point. One half makes a metric for all hosts, one half a metric for each.
+fn rules_of_all_methods(count: usize) -> String {
+    let methods = ["sum", "avg", "min", "max", "count", "p50", "p75", "p80", "p90", "p95", "p99", "p999"];
+    (0..count).fold(String::new(), |mut text, n| {
+        let method = methods[n / 2 % methods.len()];
+        let output = if n % 2 == 0 { "all" } else { "by.<host>" };
+        let _ = writeln!(text, "{output}.{method}{n} (10) = {method} servers.<host>.cpu.*.percent");
+        text
+    })
+}
+
 fn feed(c: &mut Criterion) {
     let mut group = c.benchmark_group("aggregation");
     group.throughput(Throughput::Elements(u64::from(POINTS)));
-    let points = batch();
+    let points = batch(1);
     for (name, rules) in [
         ("100_rules_of_other_beginnings", rules(100, |n| format!("no{n}.<host>.cpu.*.percent"))),
         ("100_rules_of_the_same_beginning", rules(100, |n| format!("servers.<host>.no{n}.*"))),
@@ -60,5 +74,28 @@ fn feed(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, feed);
+/// Each round begins with an empty aggregation, because percentiles keep all values.
+fn feed_all_methods(c: &mut Criterion) {
+    let mut group = c.benchmark_group("aggregation");
+    group.sample_size(20);
+    group.throughput(Throughput::Elements(u64::from(POINTS * ROUNDS)));
+    let (points, rules) = (batch(100), rules_of_all_methods(50));
+    let fresh = || {
+        let dir = tempfile::tempdir().unwrap();
+        let aggregation = open(dir.path(), &rules);
+        // All names are known afterwards.
+        aggregation.feed(&points);
+        (dir, aggregation)
+    };
+    group.bench_function("50_rules_of_all_methods", |b| {
+        b.iter_batched_ref(
+            fresh,
+            |(_, aggregation)| (0..ROUNDS).for_each(|_| drop(aggregation.feed(&points))),
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, feed, feed_all_methods);
 criterion_main!(benches);

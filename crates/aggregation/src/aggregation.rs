@@ -322,8 +322,7 @@ impl State {
     #[cold]
     fn learn(&mut self, name: &str, hash: u128) -> Option<(u32, bool)> {
         if self.known.is_full() {
-            self.known.clear();
-            self.buffers.forget_empty();
+            self.forget_names();
         }
         let active = Arc::clone(&self.active);
         let rules = active.matcher.rules.rules();
@@ -339,10 +338,16 @@ impl State {
             active.matcher.exclude(hash);
             return None;
         }
-        let (group, group_bytes) = self.buffers.groups.place(ways);
+        let (group, group_bytes) = self.buffers.group(ways, rules);
         self.known.note_bytes(bytes + group_bytes);
         self.known.insert(hash, group, is_output);
         Some((group, is_output))
+    }
+
+    /// Forgets all names and what only they need. They are matched again when they next arrive.
+    pub(crate) fn forget_names(&mut self) {
+        self.known.clear();
+        self.buffers.forget_empty();
     }
 
     /// Writes the pending records to the log's file.

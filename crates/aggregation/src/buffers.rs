@@ -1,6 +1,9 @@
 //! The buffers: for each metric that rules make, its open intervals. Pure, apart from the records of the log.
 
 mod arrival;
+mod cohort;
+mod reload;
+mod sharing;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,13 +13,15 @@ pub(crate) use arrival::Arrival;
 use plumbago_model::PointBatch;
 use plumbago_model::rules::{AggregationRule, RuleMethod};
 
+use self::cohort::{Cohort, Cohorts, Scratch};
 use crate::groups::Groups;
-use crate::interval::Interval;
 use crate::log::{Log, NUMBER_MAX};
-use crate::restore::{Key, Restored};
+use crate::restore::Key;
+#[cfg(test)]
+use crate::restore::Restored;
 
-/// Memory of a buffer without its name, in bytes.
-const BUFFER_BYTES: usize = 160;
+/// Memory of a buffer without its name, with a cohort of its own, in bytes.
+const BUFFER_BYTES: usize = 256;
 /// Size of a record in the log, in bytes.
 const RECORD_BYTES: u64 = 16;
 /// The log is not rewritten because of its size while it has fewer bytes than this.
@@ -68,12 +73,8 @@ struct Buffer {
     output: Arc<str>,
     frequency: u32,
     method: RuleMethod,
-    intervals: Vec<Interval>,
-    due_ms: i64,
-    /// The newest segment of the log that names this buffer; 0 for none.
-    named_in: u32,
-    /// Whether the rule was removed. The buffer is then computed once more and closed.
-    is_retired: bool,
+    /// The number of its cohort, which has its intervals.
+    cohort: u32,
 }
 
 /// All buffers.
@@ -81,12 +82,15 @@ pub(crate) struct Buffers {
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
     by_name: HashMap<Box<str>, u32>,
-    /// When buffers are due: time in milliseconds, and number of the buffer. An entry whose time differs from
-    /// that of its buffer is stale.
+    cohorts: Cohorts,
+    /// When cohorts are due: time in milliseconds, and number of the cohort. An entry whose time differs from
+    /// that of its cohort is stale.
     due: BinaryHeap<Reverse<(i64, u32)>>,
     open: u64,
     values: u64,
     active: u64,
+    /// How many cohorts were added to the lists of groups when other cohorts were divided.
+    listed: usize,
     /// About how many values a restart would read from the log.
     logged: u64,
     pub(crate) groups: Groups,
@@ -99,10 +103,12 @@ impl Buffers {
             slots: Vec::new(),
             free: Vec::new(),
             by_name: HashMap::new(),
+            cohorts: Cohorts::default(),
             due: BinaryHeap::new(),
             open: 0,
             values: 0,
             active: 0,
+            listed: 0,
             logged: 0,
             groups: Groups::new(),
             log,
@@ -114,18 +120,21 @@ impl Buffers {
         self.active
     }
 
-    /// The number of open intervals.
+    /// The number of open intervals. Those that buffers share count once for each buffer.
     pub(crate) fn open(&self) -> u64 {
         self.open
     }
 
-    /// The number of values that were folded into open intervals.
+    /// The number of values that were folded into open intervals, counted for each buffer.
     pub(crate) fn folded(&self) -> u64 {
-        let buffers = self.slots.iter().flatten();
-        buffers.flat_map(|buffer| &buffer.intervals).map(|interval| u64::from(interval.count)).sum()
+        let counts = self.cohorts.iter().flat_map(|cohort| {
+            cohort.intervals.iter().map(|interval| cohort.len() * u64::from(interval.count))
+        });
+        counts.sum()
     }
 
-    /// The number of values that are kept for percentiles.
+    /// The number of values that percentiles need. Those that buffers share count once for each buffer, because this
+    /// is what a rewrite of the log writes and a start reads; the memory has them once.
     pub(crate) fn values(&self) -> u64 {
         self.values
     }
@@ -139,24 +148,28 @@ impl Buffers {
         let name = name.into_boxed_str();
         let bytes = BUFFER_BYTES + 2 * name.len();
         let number = self.insert(Buffer::new(name.clone(), rule))?;
+        self.new_cohort(number)?;
         self.by_name.insert(name, number);
         Some((number, bytes))
     }
 
-    /// Computes up to `count` buffers that are due.
+    /// Computes cohorts that are due, until they had `count` buffers.
     pub(crate) fn compute(&mut self, now_ms: i64, limits: &Limits, count: usize) -> Computed {
         let mut computed = Computed::default();
-        let mut scratch = Vec::new();
-        for _ in 0..count {
+        let mut scratch = Scratch::default();
+        let mut left = count;
+        while left > 0 {
             let Some(Reverse((due_ms, number))) = self.due.peek().copied().filter(|due| due.0.0 <= now_ms)
             else {
                 return computed;
             };
             self.due.pop();
-            let slot = self.slots.get_mut(number as usize).and_then(Option::as_mut);
-            let Some(buffer) = slot.filter(|buffer| buffer.is_due_at(due_ms)) else { continue };
-            buffer.compute(number, now_ms, limits, &mut scratch, &mut computed);
-            self.due.push(Reverse((buffer.due_ms, number)));
+            left -= 1;
+            let cohort = self.cohorts.get_mut(number).filter(|cohort| cohort.is_due_at(due_ms));
+            let Some(cohort) = cohort else { continue };
+            left = left.saturating_sub(cohort.members.len() - 1);
+            cohort.compute(&self.slots, now_ms, limits, &mut scratch, &mut computed);
+            self.due.push(Reverse((cohort.due_ms, number)));
         }
         computed.more = true;
         computed
@@ -165,10 +178,10 @@ impl Buffers {
     /// Makes all buffers due at once: for the last computation before a stop, or after the clock was set back.
     pub(crate) fn make_due(&mut self, now_ms: i64) {
         self.due.clear();
-        for (number, buffer) in self.slots.iter_mut().enumerate() {
-            if let Some(buffer) = buffer.as_mut().filter(|buffer| !buffer.intervals.is_empty()) {
-                buffer.due_ms = now_ms;
-                self.due.push(Reverse((now_ms, number as u32)));
+        for (number, cohort) in self.cohorts.iter_mut() {
+            if !cohort.intervals.is_empty() {
+                cohort.due_ms = now_ms;
+                self.due.push(Reverse((now_ms, number)));
             }
         }
     }
@@ -176,123 +189,87 @@ impl Buffers {
     /// Removes intervals whose value is durable. Intervals that have received another value meanwhile stay
     /// open.
     pub(crate) fn close(&mut self, closing: &[Closing]) {
-        for &(number, start) in closing {
-            let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else { continue };
-            let is_closing = |interval: &Interval| interval.start == start && interval.is_closing;
-            let Some(at) = buffer.intervals.iter().position(is_closing) else { continue };
-            let interval = buffer.intervals.remove(at);
-            self.open -= 1;
-            self.values -= interval.kept();
-            if buffer.named_in == 0 {
-                // Before the start, this number may have belonged to another buffer.
-                buffer.named_in = self.log.segment();
-                self.log.name(number, &buffer.key());
+        for &(buffer, start) in closing {
+            let Some(buffer) = self.slots.get(buffer as usize).and_then(Option::as_ref) else { continue };
+            let number = buffer.cohort;
+            let Some(cohort) = self.cohorts.get_mut(number) else { continue };
+            // The first of the members closes the interval for all of them.
+            let Ok(at) = cohort.find(start) else { continue };
+            let Some(interval) = cohort.intervals.get(at).filter(|interval| interval.is_closing) else {
+                continue;
+            };
+            self.open -= cohort.len();
+            self.values -= cohort.len() * interval.kept();
+            cohort.intervals.remove(at);
+            if cohort.named_in == 0 {
+                // Before the start, these numbers may have belonged to other buffers.
+                self.name_members(number);
             }
-            self.log.closed(number, start);
-            if buffer.intervals.is_empty() {
-                self.active -= 1;
-                buffer.intervals = Vec::new();
-                // The time of the next value decides when the buffer is due again.
-                buffer.due_ms = i64::MIN;
-                if buffer.is_retired {
-                    self.slots[number as usize] = None;
-                    self.free.push(number);
+            self.note_closed(number, start);
+        }
+    }
+
+    /// Writes to the log that an interval is closed. If it was the last one of its cohort, the buffers are no longer
+    /// active.
+    fn note_closed(&mut self, number: u32, start: u32) {
+        let Some(cohort) = self.cohorts.get_mut(number) else { return };
+        cohort.members.iter().for_each(|member| self.log.closed(*member, start));
+        if cohort.intervals.is_empty() {
+            self.active -= cohort.len();
+            cohort.intervals = Vec::new();
+            // The time of the next value decides when the cohort is due again.
+            cohort.due_ms = i64::MIN;
+            if cohort.is_retired {
+                self.remove(number);
+            }
+        }
+    }
+
+    /// Names the members of a cohort in the present segment of the log.
+    #[cold]
+    fn name_members(&mut self, number: u32) {
+        let Some(cohort) = self.cohorts.get_mut(number) else { return };
+        cohort.named_in = self.log.segment();
+        for member in &cohort.members {
+            if let Some(buffer) = self.slots.get(*member as usize).and_then(Option::as_ref) {
+                self.log.name(*member, &buffer.key());
+            }
+        }
+    }
+
+    /// Writes the intervals of cohorts, from number `from` on until they had `count` buffers, to the log again if a
+    /// segment before `segment` has records of them. Returns the number to continue with; `None` at the end.
+    pub(crate) fn rewrite(&mut self, from: u32, count: usize, segment: u32) -> Option<u32> {
+        let mut left = count;
+        for number in from..self.cohorts.end() {
+            if left == 0 {
+                return Some(number);
+            }
+            left = left.saturating_sub(self.rewrite_cohort(number, segment).max(1));
+        }
+        None
+    }
+
+    /// Returns the number of buffers of the cohort.
+    fn rewrite_cohort(&mut self, number: u32, segment: u32) -> usize {
+        let now = self.log.segment();
+        let Some(cohort) = self.cohorts.get(number) else { return 0 };
+        if !cohort.intervals.iter().any(|interval| interval.segment < segment) {
+            return cohort.members.len();
+        }
+        if cohort.named_in < now {
+            self.name_members(number);
+        }
+        let Some(cohort) = self.cohorts.get_mut(number) else { return 0 };
+        for interval in cohort.intervals.iter_mut().filter(|interval| interval.segment < segment) {
+            interval.segment = now;
+            for member in &cohort.members {
+                if let Some(buffer) = self.slots.get(*member as usize).and_then(Option::as_ref) {
+                    self.log.state(*member, interval.start, interval.state(buffer.method), interval.count);
                 }
             }
         }
-    }
-
-    /// Applies new rules. Buffers whose rule was removed get no further values and are due at once. Buffer
-    /// numbers and groups from before this call are no longer valid.
-    pub(crate) fn retain(&mut self, rules: &[AggregationRule], now_ms: i64) {
-        for number in 0..self.slots.len() {
-            let Some(buffer) = self.slots[number].as_mut() else { continue };
-            if buffer.is_retired || rules.iter().any(|rule| buffer.is_of(rule)) {
-                continue;
-            }
-            self.by_name.remove(&buffer.name);
-            buffer.is_retired = true;
-            buffer.due_ms = now_ms;
-            self.due.push(Reverse((now_ms, number as u32)));
-        }
-        self.forget_empty();
-        self.resume(rules);
-    }
-
-    /// Keeps the retired buffers whose rule was added again before they were closed. Otherwise there would be
-    /// two open buffers with the same key.
-    fn resume(&mut self, rules: &[AggregationRule]) {
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            let Some(buffer) = slot.as_mut().filter(|buffer| buffer.is_retired) else { continue };
-            if rules.iter().any(|rule| buffer.is_of(rule)) && !self.by_name.contains_key(&buffer.name) {
-                self.by_name.insert(buffer.name.clone(), number as u32);
-                buffer.is_retired = false;
-                buffer.intervals.iter_mut().for_each(|interval| interval.is_closing = false);
-            }
-        }
-    }
-
-    /// Removes buffers without open intervals, and all groups. Their numbers are no longer valid.
-    pub(crate) fn forget_empty(&mut self) {
-        self.groups.clear();
-        for number in 0..self.slots.len() {
-            if let Some(buffer) = self.slots[number].take_if(|buffer| buffer.intervals.is_empty()) {
-                self.by_name.remove(&buffer.name);
-                self.free.push(number as u32);
-            }
-        }
-    }
-
-    /// Takes the open intervals of an earlier run. All of their buffers are due.
-    pub(crate) fn restore(&mut self, restored: Restored, rules: &[AggregationRule], now_ms: i64) {
-        for (key, intervals) in restored {
-            let rule = rules.iter().find(|rule| {
-                *rule.output == *key.output
-                    && rule.frequency == key.frequency
-                    && rule.method.name() == key.method
-            });
-            let is_retired = rule.is_none() || self.by_name.contains_key(key.name.as_str());
-            let open = intervals.len() as u64;
-            let kept: u64 = intervals.iter().map(Interval::kept).sum();
-            let buffer = Buffer {
-                name: key.name.as_str().into(),
-                output: rule.map_or_else(|| key.output.as_str().into(), |rule| Arc::clone(&rule.output)),
-                frequency: key.frequency,
-                method: key.method(),
-                intervals,
-                due_ms: now_ms,
-                named_in: 0,
-                is_retired,
-            };
-            let Some(number) = self.insert(buffer) else { return };
-            if !is_retired {
-                self.by_name.insert(key.name.into(), number);
-            }
-            self.due.push(Reverse((now_ms, number)));
-            self.open += open;
-            self.values += kept;
-            self.active += 1;
-        }
-    }
-
-    /// Writes the intervals of up to `count` buffers, from number `from` on, to the log again, if a segment before
-    /// `segment` has records of them. Returns the number to continue with; `None` at the end.
-    pub(crate) fn rewrite(&mut self, from: usize, count: usize, segment: u32) -> Option<usize> {
-        let end = self.slots.len().min(from + count);
-        for number in from..end {
-            let Some(buffer) = self.slots[number].as_mut() else { continue };
-            let now = self.log.segment();
-            if buffer.named_in < now && buffer.intervals.iter().any(|interval| interval.segment < segment) {
-                buffer.named_in = now;
-                self.log.name(number as u32, &buffer.key());
-            }
-            for interval in buffer.intervals.iter_mut().filter(|interval| interval.segment < segment) {
-                interval.segment = now;
-                let state = interval.state(buffer.method);
-                self.log.state(number as u32, interval.start, state, interval.count);
-            }
-        }
-        (end < self.slots.len()).then_some(end)
+        cohort.members.len()
     }
 
     /// Whether the log, of which `bytes` are on the disk, has grown so much that it should be rewritten.
@@ -313,17 +290,48 @@ impl Buffers {
     /// Makes the next [`Buffers::rewrite`] write everything.
     pub(crate) fn forget_log(&mut self) {
         self.groups.forget_log();
-        for buffer in self.slots.iter_mut().flatten() {
-            buffer.named_in = 0;
-            buffer.intervals.iter_mut().for_each(|interval| interval.segment = 0);
+        for (_, cohort) in self.cohorts.iter_mut() {
+            cohort.named_in = 0;
+            cohort.intervals.iter_mut().for_each(|interval| interval.segment = 0);
         }
     }
 
     /// A copy of all open intervals.
     #[cfg(test)]
     pub(crate) fn snapshot(&self) -> Restored {
-        let open = self.slots.iter().flatten().filter(|buffer| !buffer.intervals.is_empty());
-        open.filter_map(|buffer| Some((Key::parse(&buffer.key())?, buffer.intervals.clone()))).collect()
+        let intervals = |buffer: &Buffer| Some(self.cohorts.get(buffer.cohort)?.intervals.clone());
+        let open = self.slots.iter().flatten().filter_map(|buffer| {
+            Some((Key::parse(&buffer.key())?, intervals(buffer).filter(|open| !open.is_empty())?))
+        });
+        open.collect()
+    }
+
+    /// The number of cohorts.
+    #[cfg(test)]
+    pub(crate) fn cohorts(&self) -> usize {
+        self.cohorts.iter().count()
+    }
+
+    /// Makes a cohort for a new buffer.
+    fn new_cohort(&mut self, buffer_number: u32) -> Option<(u32, &mut Cohort)> {
+        let buffer = self.slots.get_mut(buffer_number as usize)?.as_mut()?;
+        let cohort = Cohort::new(buffer_number, buffer.frequency, buffer.method);
+        buffer.cohort = self.cohorts.insert(cohort);
+        Some((buffer.cohort, self.cohorts.get_mut(buffer.cohort)?))
+    }
+
+    /// Removes a cohort and its buffers.
+    fn remove(&mut self, number: u32) {
+        let Some(cohort) = self.cohorts.remove(number) else { return };
+        for member in cohort.members {
+            if let Some(buffer) = self.slots.get_mut(member as usize).and_then(Option::take) {
+                self.free.push(member);
+                // The name of a retired buffer may belong to another one already.
+                if !cohort.is_retired {
+                    self.by_name.remove(&buffer.name);
+                }
+            }
+        }
     }
 
     fn insert(&mut self, buffer: Buffer) -> Option<u32> {
@@ -344,10 +352,7 @@ impl Buffer {
             output: Arc::clone(&rule.output),
             frequency: rule.frequency,
             method: rule.method,
-            intervals: Vec::new(),
-            due_ms: i64::MIN,
-            named_in: 0,
-            is_retired: false,
+            cohort: u32::MAX,
         }
     }
 
@@ -357,60 +362,11 @@ impl Buffer {
 
     /// Adopts the output, frequency and method of a rule.
     fn follow(&mut self, rule: &AggregationRule) {
-        if !self.is_of(rule) {
-            (self.output, self.frequency, self.method) =
-                (Arc::clone(&rule.output), rule.frequency, rule.method);
-            self.named_in = 0;
-        }
+        (self.output, self.frequency, self.method) = (Arc::clone(&rule.output), rule.frequency, rule.method);
     }
 
     fn key(&self) -> String {
         Key::text(&self.name, self.frequency, self.method, &self.output)
-    }
-
-    fn is_due_at(&self, due_ms: i64) -> bool {
-        self.due_ms == due_ms && !self.intervals.is_empty()
-    }
-
-    /// Milliseconds between two computations.
-    fn pause_ms(&self, limits: &Limits) -> i64 {
-        let frequency = i64::from(self.frequency) * 1000;
-        if limits.write_back_ms > 0 { frequency.min(limits.write_back_ms) } else { frequency }
-    }
-
-    /// Emits each interval that has changed, and marks intervals that are too old to be kept, as carbon does.
-    /// `scratch` is a buffer that the computations reuse.
-    fn compute(
-        &mut self,
-        number: u32,
-        now_ms: i64,
-        limits: &Limits,
-        scratch: &mut Vec<f64>,
-        computed: &mut Computed,
-    ) {
-        let frequency = i64::from(self.frequency);
-        let now = now_ms.div_euclid(1000);
-        let oldest = now - now.rem_euclid(frequency) - i64::from(limits.max_intervals) * frequency;
-        for interval in &mut self.intervals {
-            if std::mem::take(&mut interval.is_active) {
-                let value = interval.value(self.method, scratch);
-                if value.is_nan() {
-                    computed.nan += 1;
-                } else {
-                    computed.points.push(&self.name, interval.start, value);
-                }
-            }
-            if self.is_retired || i64::from(interval.start) < oldest {
-                interval.is_closing = true;
-                computed.closing.push((number, interval.start));
-            }
-        }
-        // Missed computations are not done later.
-        let pause_ms = self.pause_ms(limits);
-        self.due_ms += pause_ms;
-        if self.due_ms <= now_ms {
-            self.due_ms = now_ms + pause_ms;
-        }
     }
 }
 

@@ -8,14 +8,18 @@ use hashbrown::HashTable;
 use crate::log::NUMBER_MAX;
 use crate::matcher::Way;
 
-/// Memory of a group without its list, in bytes.
-const GROUP_BYTES: usize = 64;
+/// Memory of a group without its lists, in bytes.
+const GROUP_BYTES: usize = 96;
+/// Memory of a cohort in the list of a group and of the group in the list of the cohort, in bytes.
+pub(crate) const LISTED_BYTES: usize = 8;
 
 /// Buffers that get the same points.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) ways: Box<[Way]>,
-    /// Where the last value went, as a position among the intervals of the last buffer.
+    /// The numbers of the cohorts that these buffers are in. A cohort is listed as often as each of its buffers.
+    pub(crate) cohorts: Vec<u32>,
+    /// Where the last value went, as a position among the intervals of the last cohort.
     pub(crate) at: usize,
     /// The newest segment of the log that names this group; 0 for none.
     named_in: u32,
@@ -41,17 +45,28 @@ impl Groups {
         Self { groups: Vec::new(), by_ways: HashTable::new(), first, hasher }
     }
 
-    /// Returns the position of the group with these buffers, and the memory that it takes if it is new.
-    pub(crate) fn place(&mut self, ways: Vec<Way>) -> (u32, usize) {
+    /// Returns the position of the group with these buffers; `None` if there is none.
+    pub(crate) fn find(&self, ways: &[Way]) -> Option<u32> {
+        let hash = self.hasher.hash_one(ways);
+        self.by_ways.find(hash, |at| *self.groups[*at as usize].ways == *ways).copied()
+    }
+
+    /// Adds a group. Returns its position, and the memory that it takes.
+    pub(crate) fn insert(&mut self, ways: Vec<Way>, cohorts: Vec<u32>) -> (u32, usize) {
         let Self { groups, by_ways, hasher, .. } = self;
-        let hash = hasher.hash_one(&ways[..]);
-        if let Some(at) = by_ways.find(hash, |at| *groups[*at as usize].ways == *ways) {
-            return (*at, 0);
-        }
-        let (at, bytes) = (groups.len() as u32, GROUP_BYTES + size_of_val(&*ways));
-        groups.push(Group { ways: ways.into(), at: 0, named_in: 0 });
+        let (at, hash) = (groups.len() as u32, hasher.hash_one(&ways[..]));
+        let bytes = GROUP_BYTES + size_of_val(&*ways) + LISTED_BYTES * cohorts.len();
+        groups.push(Group { ways: ways.into(), cohorts, at: 0, named_in: 0 });
         by_ways.insert_unique(hash, at, |at| hasher.hash_one(&groups[*at as usize].ways[..]));
         (at, bytes)
+    }
+
+    /// Lists the cohort `new` in a group as often as the cohort `old`. Returns how often.
+    pub(crate) fn list_beside(&mut self, at: u32, old: u32, new: u32) -> usize {
+        let Some(group) = self.get_mut(at) else { return 0 };
+        let times = group.cohorts.iter().filter(|cohort| **cohort == old).count();
+        group.cohorts.extend(std::iter::repeat_n(new, times));
+        times
     }
 
     #[inline]
@@ -107,14 +122,17 @@ mod tests {
     #[test]
     fn the_same_list_is_one_group_until_all_are_forgotten() {
         let mut groups = Groups::new();
-        let (first, bytes) = groups.place(ways(&[1, 2]));
+        let (first, bytes) = groups.insert(ways(&[1, 2]), vec![0]);
         assert!(bytes > 0);
-        let (second, _) = groups.place(ways(&[2, 1]));
+        assert_eq!(groups.find(&ways(&[2, 1])), None);
+        let (second, _) = groups.insert(ways(&[2, 1]), vec![0]);
         assert_ne!(first, second);
-        assert_eq!(groups.place(ways(&[1, 2])), (first, 0));
+        assert_eq!(groups.find(&ways(&[1, 2])), Some(first));
+        assert_eq!(groups.find(&ways(&[2, 1])), Some(second));
         let before = [groups.number(first), groups.number(second)];
         groups.clear();
-        let (again, _) = groups.place(ways(&[1, 2]));
+        assert_eq!(groups.find(&ways(&[1, 2])), None);
+        let (again, _) = groups.insert(ways(&[1, 2]), vec![0]);
         assert!(!before.contains(&groups.number(again)));
     }
 

@@ -1,6 +1,12 @@
-//! One interval of a buffer: the values that arrived for it, folded as far as the method allows.
+//! One interval of a cohort: the values that arrived for it, folded in every way that its buffers may need.
 
 use plumbago_model::rules::RuleMethod;
+
+/// The number of ways in which an interval folds its values.
+pub(crate) const FOLDS: usize = 3;
+const SUM: usize = 0;
+const MIN: usize = 1;
+const MAX: usize = 2;
 
 /// An open interval.
 #[derive(Debug, Clone, PartialEq)]
@@ -9,8 +15,8 @@ pub(crate) struct Interval {
     pub(crate) start: u32,
     /// The number of values that arrived for the interval.
     pub(crate) count: u32,
-    /// The sum, minimum or maximum of the values.
-    folded: f64,
+    /// The sum, minimum and maximum of the values. After a start, only those that a buffer needs are right.
+    folds: [f64; FOLDS],
     /// All values, for percentiles.
     values: Vec<f64>,
     /// Whether values have arrived since the last computation.
@@ -21,53 +27,84 @@ pub(crate) struct Interval {
     pub(crate) segment: u32,
 }
 
+/// Which of the folds of an interval the method needs; `None` if none.
+pub(crate) fn fold(method: RuleMethod) -> Option<usize> {
+    match method {
+        RuleMethod::Sum | RuleMethod::Avg => Some(SUM),
+        RuleMethod::Min => Some(MIN),
+        RuleMethod::Max => Some(MAX),
+        RuleMethod::Count | RuleMethod::Percentile(_) => None,
+    }
+}
+
 impl Interval {
     pub(crate) fn new(start: u32, segment: u32) -> Self {
-        Self { start, count: 0, folded: 0.0, values: Vec::new(), is_active: true, is_closing: false, segment }
+        Self {
+            start,
+            count: 0,
+            folds: [0.0; FOLDS],
+            values: Vec::new(),
+            is_active: true,
+            is_closing: false,
+            segment,
+        }
     }
 
     /// Makes an interval from the state that [`Interval::state`] returned before.
     pub(crate) fn restored(start: u32, method: RuleMethod, count: u32, state: Vec<f64>) -> Self {
         let mut interval = Self { count, ..Self::new(start, 0) };
-        match method {
-            RuleMethod::Percentile(_) => interval.values = state,
-            _ => interval.folded = state.first().copied().unwrap_or_default(),
+        match fold(method) {
+            Some(fold) => interval.folds[fold] = state.first().copied().unwrap_or_default(),
+            None => interval.values = state,
         }
         interval
     }
 
-    /// Adds a value.
+    /// Adds a value. `is_kept` says whether it is kept for percentiles.
     #[inline]
-    pub(crate) fn add(&mut self, method: RuleMethod, value: f64) {
-        match method {
+    pub(crate) fn add(&mut self, value: f64, is_kept: bool) {
+        if is_kept {
+            self.values.push(value);
+        } else {
             // Adds in the order of arrival, starting from zero, as Python's `sum` does.
-            RuleMethod::Sum | RuleMethod::Avg => self.folded += value,
-            RuleMethod::Min if self.count == 0 || value < self.folded => self.folded = value,
-            RuleMethod::Max if self.count == 0 || value > self.folded => self.folded = value,
-            RuleMethod::Percentile(_) => self.values.push(value),
-            RuleMethod::Min | RuleMethod::Max | RuleMethod::Count => {}
+            self.folds[SUM] += value;
+            if self.count == 0 || value < self.folds[MIN] {
+                self.folds[MIN] = value;
+            }
+            if self.count == 0 || value > self.folds[MAX] {
+                self.folds[MAX] = value;
+            }
         }
         self.count = self.count.saturating_add(1);
         self.is_active = true;
         self.is_closing = false;
     }
 
-    /// The value of the interval. `scratch` is a reusable buffer for the computation.
-    pub(crate) fn value(&self, method: RuleMethod, scratch: &mut Vec<f64>) -> f64 {
+    /// The value of the interval. `ranks` are those of this interval.
+    pub(crate) fn value(&self, method: RuleMethod, ranks: &mut Ranks<'_>) -> f64 {
         match method {
-            RuleMethod::Sum | RuleMethod::Min | RuleMethod::Max => self.folded,
-            RuleMethod::Avg => self.folded / f64::from(self.count),
+            RuleMethod::Sum => self.folds[SUM],
+            RuleMethod::Min => self.folds[MIN],
+            RuleMethod::Max => self.folds[MAX],
+            RuleMethod::Avg => self.folds[SUM] / f64::from(self.count),
             RuleMethod::Count => f64::from(self.count),
-            RuleMethod::Percentile(thousandths) => percentile(thousandths, &self.values, scratch),
+            RuleMethod::Percentile(thousandths) => ranks.percentile(thousandths),
         }
+    }
+
+    /// Prepares the computation of percentiles. `scratch` is a reusable buffer.
+    pub(crate) fn ranks<'a>(&'a self, scratch: &'a mut Vec<f64>) -> Ranks<'a> {
+        scratch.clear();
+        scratch.extend_from_slice(&self.values);
+        Ranks { values: &self.values, partly_sorted: scratch, settled: 0, last: None }
     }
 
     /// The numbers that, together with the count, describe the whole state.
     pub(crate) fn state(&self, method: RuleMethod) -> &[f64] {
-        match method {
-            RuleMethod::Percentile(_) => &self.values,
-            RuleMethod::Count => &[],
-            _ => std::slice::from_ref(&self.folded),
+        match (method, fold(method)) {
+            (_, Some(fold)) => std::slice::from_ref(&self.folds[fold]),
+            (RuleMethod::Percentile(_), None) => &self.values,
+            (_, None) => &[],
         }
     }
 
@@ -75,24 +112,78 @@ impl Interval {
     pub(crate) fn kept(&self) -> u64 {
         self.values.len() as u64
     }
+
+    /// Whether both intervals have the same state. Only the folds that are set in `folds` are compared.
+    pub(crate) fn agrees(&self, other: &Self, folds: [bool; FOLDS]) -> bool {
+        let are_same = |(a, b): (&f64, &f64)| a.to_bits() == b.to_bits();
+        (self.start, self.count, self.is_active, self.is_closing)
+            == (other.start, other.count, other.is_active, other.is_closing)
+            && (0..FOLDS).all(|at| !folds[at] || are_same((&self.folds[at], &other.folds[at])))
+            && self.values.len() == other.values.len()
+            && self.values.iter().zip(&other.values).all(are_same)
+    }
+
+    /// Takes those folds of the other interval that are set in `folds`, and its records in the log.
+    pub(crate) fn adopt(&mut self, other: &Self, folds: [bool; FOLDS]) {
+        for at in (0..FOLDS).filter(|at| folds[*at]) {
+            self.folds[at] = other.folds[at];
+        }
+        self.segment = self.segment.min(other.segment);
+    }
 }
 
-/// Does the same operations in the same order as carbon, so that the results are equal to the last bit.
-/// Carbon sorts all values; here only the one or two that are needed are selected.
-fn percentile(thousandths: u16, values: &[f64], scratch: &mut Vec<f64>) -> f64 {
-    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
-    let rank = f64::from(thousandths) / 1000.0 * last as f64;
-    let (left, right) = (rank.floor(), rank.ceil());
-    let at = (left as usize).min(last);
-    scratch.clear();
-    scratch.extend_from_slice(values);
-    let (_, low, above) = scratch.select_nth_unstable_by(at, f64::total_cmp);
-    let low = by_arrival(values, at, *low);
-    if left == right {
-        return low;
+/// Computes percentiles of one interval. Does the same operations in the same order as carbon, so that the results
+/// are equal to the last bit. Carbon sorts all values; here only those that are needed are selected, which takes the
+/// least time if lower percentiles are asked for first.
+pub(crate) struct Ranks<'a> {
+    /// In the order of arrival.
+    values: &'a [f64],
+    /// The same values. The last of the first `settled` ones is where it would be if all were sorted; none before it
+    /// is greater, none after it is less.
+    partly_sorted: &'a mut [f64],
+    settled: usize,
+    /// The percentile that was computed last, in thousandths, and its value.
+    last: Option<(u16, f64)>,
+}
+
+impl Ranks<'_> {
+    fn percentile(&mut self, thousandths: u16) -> f64 {
+        match self.last {
+            Some((last, value)) if last == thousandths => value,
+            _ => {
+                let value = self.compute(thousandths);
+                self.last = Some((thousandths, value));
+                value
+            }
+        }
     }
-    let high = above.iter().copied().fold(f64::INFINITY, f64::min);
-    low * (right - rank) + by_arrival(values, at + 1, high) * (rank - left)
+
+    fn compute(&mut self, thousandths: u16) -> f64 {
+        let Some(last) = self.values.len().checked_sub(1) else { return f64::NAN };
+        let rank = f64::from(thousandths) / 1000.0 * last as f64;
+        let (left, right) = (rank.floor(), rank.ceil());
+        let at = (left as usize).min(last);
+        let values = self.values;
+        let (low, above) = self.select(at);
+        let low = by_arrival(values, at, low);
+        if left == right {
+            return low;
+        }
+        let high = above.iter().copied().fold(f64::INFINITY, f64::min);
+        low * (right - rank) + by_arrival(values, at + 1, high) * (rank - left)
+    }
+
+    /// The element at position `at` of the sorted values, and all elements after it in any order.
+    fn select(&mut self, at: usize) -> (f64, &[f64]) {
+        if at + 1 < self.settled {
+            self.settled = 0;
+        }
+        if at >= self.settled {
+            self.partly_sorted[self.settled..].select_nth_unstable_by(at - self.settled, f64::total_cmp);
+            self.settled = at + 1;
+        }
+        (self.partly_sorted[at], &self.partly_sorted[at + 1..])
+    }
 }
 
 /// The element at position `at` of the sorted values, which compares as equal to `value`. Python's sort is
@@ -107,13 +198,13 @@ fn by_arrival(values: &[f64], at: usize, value: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// Computes the percentile as carbon does, from the sorted values.
-    fn sorted_percentile(thousandths: u16, values: &[f64]) -> f64 {
+    pub(crate) fn sorted_percentile(thousandths: u16, values: &[f64]) -> f64 {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let rank = f64::from(thousandths) / 1000.0 * (sorted.len() - 1) as f64;
@@ -133,11 +224,17 @@ mod tests {
                 1..60,
             ),
         ) {
-            let mut scratch = Vec::new();
-            for (name, method) in RuleMethod::ALL {
-                let RuleMethod::Percentile(thousandths) = method else { continue };
+            let mut interval = Interval::new(60, 1);
+            values.iter().for_each(|value| interval.add(*value, true));
+            let mut scratch = vec![9.0];
+            let mut ranks = interval.ranks(&mut scratch);
+            // In ascending order, twice each, and then in descending order.
+            let methods = RuleMethod::ALL;
+            let orders = methods.iter().flat_map(|method| [method; 2]).chain(methods.iter().rev());
+            for (name, method) in orders {
+                let RuleMethod::Percentile(thousandths) = *method else { continue };
                 let expected = sorted_percentile(thousandths, &values);
-                let found = percentile(thousandths, &values, &mut scratch);
+                let found = interval.value(*method, &mut ranks);
                 let is_same = found.to_bits() == expected.to_bits() || (found.is_nan() && expected.is_nan());
                 prop_assert!(is_same, "{name}: {found} and {expected}");
             }
@@ -157,11 +254,14 @@ mod tests {
         ] {
             let method = RuleMethod::named(method).unwrap();
             let mut interval = Interval::new(60, 1);
-            [0.1, 0.2, -4.0, 7.0].into_iter().for_each(|value| interval.add(method, value));
+            let is_kept = matches!(method, RuleMethod::Percentile(_));
+            [0.1, 0.2, -4.0, 7.0].into_iter().for_each(|value| interval.add(value, is_kept));
             let mut scratch = vec![9.0];
-            assert_eq!(interval.value(method, &mut scratch).to_bits(), f64::to_bits(expected), "{method:?}");
+            let value = interval.value(method, &mut interval.ranks(&mut scratch));
+            assert_eq!(value.to_bits(), f64::to_bits(expected), "{method:?}");
             let restored = Interval::restored(60, method, interval.count, interval.state(method).to_vec());
-            assert_eq!(restored.value(method, &mut scratch).to_bits(), f64::to_bits(expected), "{method:?}");
+            let value = restored.value(method, &mut restored.ranks(&mut scratch));
+            assert_eq!(value.to_bits(), f64::to_bits(expected), "{method:?}");
         }
     }
 }

@@ -2,8 +2,9 @@
 //! carbon-cache.
 //!
 //! A point goes from [`Aggregation::feed`] through the [`matcher`] into the open intervals of a group of
-//! [`buffers`], and as one record into its own [`log`], from which a start restores the intervals. A task
-//! computes the values and gives them to a [`Derived`]. These points never become input of the rules.
+//! [`buffers`], and as one record into its own [`log`], from which a start restores the intervals. Buffers that
+//! get the same points share their intervals: they are a cohort. A task computes the values and gives them to a
+//! [`Derived`]. These points never become input of the rules.
 //!
 //! Must not know: the engine, stores, listeners, the configuration file. Start at [`Aggregation`]. The reasons are in
 //! `docs/decisions/aggregation.md`.

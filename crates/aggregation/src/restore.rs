@@ -167,10 +167,14 @@ impl Described {
     fn add(&mut self, timestamp: u32, value: f64) {
         let start = self.start(timestamp);
         let interval = self.intervals.entry(start).or_insert_with(|| Interval::new(start, 0));
-        interval.add(self.method, value);
+        interval.add(value, matches!(self.method, RuleMethod::Percentile(_)));
     }
 }
 
 #[cfg(test)]
 #[path = "restore_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod model_tests;

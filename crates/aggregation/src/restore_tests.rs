@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::buffers::Closing;
+use crate::buffers::{Closing, Computed};
 use crate::{Aggregation, AggregationParts, Config};
 
 const NOW: i64 = 1_700_000_000;
-const NAMES: [&str; 4] = ["s.a", "s.b", "t.a", "t.b"];
+pub(super) const NAMES: [&str; 4] = ["s.a", "s.b", "t.a", "t.b"];
 /// Rules that give groups of one buffer and of several, a group with the same buffer twice, and buffers whose
 /// rule changes.
 const RULES: [&str; 3] = [
@@ -115,20 +115,20 @@ fn told(lines: &[Line]) -> Plain {
 }
 
 /// An aggregation that the test drives step by step.
-struct Rig {
+pub(super) struct Rig {
     dir: TempDir,
     config: Config,
-    clock: Arc<ManualClock>,
+    pub(super) clock: Arc<ManualClock>,
     aggregation: Option<Aggregation>,
     /// Intervals whose value was handed over and is not confirmed yet.
     closing: Vec<Closing>,
     /// Whether the rules were reloaded since those values were handed over.
-    is_reloaded: bool,
+    pub(super) is_reloaded: bool,
 }
 
 impl Rig {
     /// `limits` are the largest numbers of open intervals and of values.
-    fn new(rules: &str, limits: (u64, u64)) -> Self {
+    pub(super) fn new(rules: &str, limits: (u64, u64)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
             rules: dir.path().join("rules.conf"),
@@ -157,7 +157,7 @@ impl Rig {
         self.aggregation = Some(Aggregation::open(&self.config, parts).unwrap());
     }
 
-    fn running(&self) -> &Aggregation {
+    pub(super) fn running(&self) -> &Aggregation {
         self.aggregation.as_ref().unwrap()
     }
 
@@ -172,33 +172,40 @@ impl Rig {
     fn apply(&mut self, step: &Step, drops: bool) {
         match step {
             Step::Feed(points) => self.feed(points),
-            Step::Pass(seconds) => {
-                self.clock.advance(*seconds);
-                self.running().0.state().write_out();
-            }
-            Step::Compute => {
-                self.close();
-                let mut state = self.running().0.state();
-                let limits = state.active.limits;
-                let closing = state.buffers.compute(self.clock.now_ms(), &limits, 1000).closing;
-                drop(state);
-                self.closing = closing;
-            }
+            Step::Pass(seconds) => self.pass(*seconds),
+            Step::Compute => drop(self.compute()),
             Step::Close => self.close(),
-            Step::Reload(number) => {
-                if self.is_reloaded {
-                    self.close();
-                }
-                std::fs::write(&self.config.rules, RULES[*number]).unwrap();
-                self.running().reload(&self.config).unwrap();
-                self.is_reloaded = !self.closing.is_empty();
-            }
+            Step::Reload(number) => self.reload(RULES[*number]),
             Step::Rewrite => self.rewrite(drops),
             Step::Restart => self.restart(),
         }
     }
 
-    fn feed(&self, points: &[(usize, u32, f64)]) {
+    pub(super) fn pass(&self, seconds: i64) {
+        self.clock.advance(seconds);
+        self.running().0.state().write_out();
+    }
+
+    pub(super) fn compute(&mut self) -> Computed {
+        self.close();
+        let mut state = self.running().0.state();
+        let limits = state.active.limits;
+        let mut computed = state.buffers.compute(self.clock.now_ms(), &limits, 1000);
+        drop(state);
+        self.closing = std::mem::take(&mut computed.closing);
+        computed
+    }
+
+    pub(super) fn reload(&mut self, rules: &str) {
+        if self.is_reloaded {
+            self.close();
+        }
+        std::fs::write(&self.config.rules, rules).unwrap();
+        self.running().reload(&self.config).unwrap();
+        self.is_reloaded = !self.closing.is_empty();
+    }
+
+    pub(super) fn feed(&self, points: &[(usize, u32, f64)]) {
         let mut batch = PointBatch::default();
         let now = u32::try_from(self.clock.now()).unwrap();
         for (name, age, value) in points {
@@ -207,7 +214,7 @@ impl Rig {
         self.running().feed(&batch);
     }
 
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         let closing = std::mem::take(&mut self.closing);
         let mut state = self.running().0.state();
         state.buffers.close(&closing);
@@ -216,10 +223,13 @@ impl Rig {
         self.is_reloaded = false;
     }
 
-    fn rewrite(&self, drops: bool) {
+    pub(super) fn rewrite(&self, drops: bool) {
+        let segment = self.running().0.state().buffers.log.segment();
+        self.rewrite_from(Some(0), segment, drops);
+    }
+
+    fn rewrite_from(&self, mut from: Option<u32>, segment: u32, drops: bool) {
         let inner = &self.running().0;
-        let segment = inner.state().buffers.log.segment();
-        let mut from = Some(0);
         while let Some(number) = from {
             let mut state = inner.state();
             from = state.buffers.rewrite(number, 2, segment);
@@ -230,7 +240,7 @@ impl Rig {
         }
     }
 
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         if let Some(aggregation) = self.aggregation.take() {
             aggregation.0.journal.clone().close().unwrap();
         }
@@ -319,6 +329,78 @@ fn a_value_that_a_limit_refused_does_not_come_back() {
     rig.restart();
     assert_eq!(rig.in_memory(), before);
     assert_eq!(rig.running().balance().recovered, 4);
+}
+
+#[test]
+fn a_limit_keeps_a_value_from_all_buffers_that_share() {
+    let mut rig = Rig::new("<x>.p50 (10) = p50 <x>.*\n<x>.p90 (10) = p90 <x>.*\n", (3, 5));
+    // Room for two values of two buffers, and for one interval of them.
+    rig.feed(&[(0, 0, 1.0), (0, 0, 2.0), (0, 0, 3.0), (0, 20, 4.0)]);
+    assert_eq!((rig.running().balance().fed, rig.running().balance().refused), (4, 4));
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+    rig.restart();
+    assert_eq!(rig.running().balance().recovered, 4);
+}
+
+#[test]
+fn buffers_share_their_intervals_again_after_a_restart() {
+    let methods = RuleMethod::ALL.iter().map(|(name, _)| name);
+    let rules: String = methods
+        .flat_map(|name| [format!("<x>.{name} (10) = {name} <x>.*\n"), format!("{name} (10) = {name} *.*\n")])
+        .collect();
+    let mut rig = Rig::new(&rules, (1000, 1000));
+    let points: Vec<_> = (0..20).map(|n| (n % NAMES.len(), 0, n as f64)).collect();
+    rig.feed(&points);
+    // Those of both hosts and of all hosts, with and without percentiles.
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 6);
+    rig.restart();
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 2 * 12 + 12);
+    rig.feed(&points);
+    assert_eq!(rig.running().0.state().buffers.cohorts(), 6);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
+fn buffers_with_other_values_do_not_share_after_a_restart() {
+    let rules = ["sum", "p50"]
+        .map(|method| format!("<x>.{method} (10) = {method} <x>.*\nof.<y>.{method} (10) = {method} *.<y>\n"));
+    let mut rig = Rig::new(&rules.concat(), (1000, 1000));
+    // The buffers of the first name have as many values each.
+    rig.feed(&[(1, 0, 1.0), (2, 0, 2.0)]);
+    rig.restart();
+    rig.feed(&[(0, 0, 4.0)]);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
+fn a_buffer_takes_the_method_of_the_first_rule_that_no_limit_stops() {
+    let rig = Rig::new("y (10) = p50 t.*\nx (10) = p50 s.*\nx (10) = sum s.*\n", (1000, 1));
+    rig.feed(&[(2, 0, 1.0), (0, 0, 2.0)]);
+    assert_eq!((rig.running().balance().fed, rig.running().balance().refused), (2, 1));
+    let methods: Vec<_> = rig.in_memory().into_keys().map(|key| (key.name, key.method)).collect();
+    assert_eq!(methods, [("x".to_owned(), "sum"), ("y".to_owned(), "p50")]);
+    assert_eq!(told(&rig.lines()), rig.in_memory());
+}
+
+#[test]
+fn buffers_that_begin_or_cease_to_share_during_a_rewrite_stay_in_the_log() {
+    for begins in [false, true] {
+        let mut rig = Rig::new("<x>.sum (10) = sum <x>.*\n<x>.max (10) = max <x>.a\n", (1000, 1000));
+        rig.feed(&[(0, 0, 1.0)]);
+        if begins {
+            rig.restart();
+        }
+        rig.pass(40);
+        let segment = rig.running().0.state().buffers.log.segment();
+        let next = rig.running().0.state().buffers.rewrite(0, 1, segment);
+        let before = rig.running().0.state().buffers.cohorts();
+        // The first name has both buffers, the second one of them.
+        rig.feed(&[(usize::from(!begins), 0, 2.0)]);
+        let after = rig.running().0.state().buffers.cohorts();
+        assert_eq!((next, before, after), if begins { (Some(1), 2, 1) } else { (Some(1), 1, 2) });
+        rig.rewrite_from(next, segment, true);
+        assert_eq!(told(&rig.lines()), rig.in_memory());
+    }
 }
 
 #[test]

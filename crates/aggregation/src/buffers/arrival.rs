@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
-use plumbago_model::rules::{AggregationRule, RuleMethod};
+use plumbago_model::rules::AggregationRule;
 
+use super::cohort::is_kept;
 use super::{Buffers, Limits, Refusal};
 use crate::groups;
 use crate::interval::Interval;
-use crate::matcher::Way;
 
 /// A value that arrives.
 #[derive(Debug, Clone, Copy)]
@@ -19,12 +19,12 @@ pub(crate) struct Arrival {
     pub(crate) now_ms: i64,
 }
 
-/// The interval that a value belongs to. It is mostly the same for all buffers of a group.
+/// The interval that a value belongs to. It is mostly the same for all cohorts of a group.
 struct Aim {
     frequency: u32,
     /// The start of the interval in seconds since the epoch, for this frequency.
     start: u32,
-    /// The position among the intervals of the last buffer.
+    /// The position among the intervals of the last cohort.
     at: usize,
 }
 
@@ -40,91 +40,118 @@ impl Buffers {
         mut refuse: impl FnMut(Refusal),
     ) -> u64 {
         // The list is put back at the end.
-        let Some((ways, at)) = self.groups.get_mut(group).map(|g| (std::mem::take(&mut g.ways), g.at)) else {
-            return 0;
-        };
+        let taken_out =
+            self.groups.get_mut(group).map(|group| (std::mem::take(&mut group.cohorts), group.at));
+        let Some((listed, at)) = taken_out else { return 0 };
         let mut aim = Aim { frequency: 0, start: 0, at };
-        let mut refused = Vec::new();
-        for (place, way) in ways.iter().enumerate() {
-            if let Err(refusal) = self.add(way.buffer, &rules[way.rule as usize], &arrival, limits, &mut aim)
-            {
-                refuse(refusal);
-                refused.push(place);
+        let (mut taken, mut refused) = (0, Vec::new());
+        for (place, number) in listed.iter().enumerate() {
+            if self.is_beginning_alone(*number) {
+                self.follow(*number, group, &listed[..place], rules);
+            }
+            match self.add(*number, &arrival, limits, &mut aim) {
+                Ok(members) => taken += members,
+                Err((refusal, members)) => {
+                    (0..members).for_each(|_| refuse(refusal));
+                    refused.push(place);
+                }
             }
         }
-        let taken = (ways.len() - refused.len()) as u64;
         self.logged += taken;
-        self.record(group, &ways, &refused, &arrival);
+        self.record(group, &listed, &refused, &arrival);
         if let Some(group) = self.groups.get_mut(group) {
-            (group.ways, group.at) = (ways, aim.at);
+            (group.cohorts, group.at) = (listed, aim.at);
         }
         taken
     }
 
-    /// Adds a value to a buffer. If the buffer has no open intervals, it first takes the frequency and method
-    /// of `rule`.
+    /// Adds a value to the buffers of a cohort: to all or, if a limit is reached, to none. Returns how many they are.
     #[inline]
     fn add(
         &mut self,
         number: u32,
-        rule: &AggregationRule,
         arrival: &Arrival,
         limits: &Limits,
         aim: &mut Aim,
-    ) -> Result<(), Refusal> {
-        let Some(buffer) = self.slots.get_mut(number as usize).and_then(Option::as_mut) else {
-            return Err(Refusal::NoBuffer);
-        };
-        let is_new = buffer.intervals.is_empty();
-        if is_new {
-            buffer.follow(rule);
+    ) -> Result<u64, (Refusal, u64)> {
+        let Some(cohort) = self.cohorts.get_mut(number) else { return Err((Refusal::NoBuffer, 1)) };
+        let members = cohort.len();
+        if cohort.is_kept && self.values + members > limits.values_max {
+            return Err((Refusal::Values, members));
         }
-        let is_kept = matches!(buffer.method, RuleMethod::Percentile(_));
-        if is_kept && self.values >= limits.values_max {
-            return Err(Refusal::Values);
-        }
-        let start = aim.start(arrival.timestamp, buffer.frequency);
+        let start = aim.start(arrival.timestamp, cohort.frequency);
         let segment = self.log.segment();
-        if buffer.intervals.get(aim.at).is_none_or(|interval| interval.start != start) {
-            match buffer.intervals.iter().rposition(|interval| interval.start == start) {
-                Some(at) => aim.at = at,
-                None if self.open >= limits.open_max => return Err(Refusal::Intervals),
-                None => {
-                    self.open += 1;
-                    aim.at = buffer.intervals.len();
-                    buffer.intervals.push(Interval::new(start, segment));
+        if cohort.intervals.get(aim.at).is_none_or(|interval| interval.start != start) {
+            aim.at = match cohort.find(start) {
+                Ok(at) => at,
+                Err(_) if self.open + members > limits.open_max => {
+                    return Err((Refusal::Intervals, members));
                 }
-            }
+                Err(at) => {
+                    self.open += members;
+                    if cohort.intervals.is_empty() {
+                        self.active += members;
+                        cohort.due_ms = arrival.now_ms + cohort.pause_ms(limits);
+                        self.due.push(Reverse((cohort.due_ms, number)));
+                    }
+                    cohort.intervals.insert(at, Interval::new(start, segment));
+                    at
+                }
+            };
         }
-        if is_new {
-            self.active += 1;
-            buffer.due_ms = arrival.now_ms + buffer.pause_ms(limits);
-            self.due.push(Reverse((buffer.due_ms, number)));
+        cohort.intervals[aim.at].add(arrival.value, cohort.is_kept);
+        if cohort.is_kept {
+            self.values += members;
         }
-        buffer.intervals[aim.at].add(buffer.method, arrival.value);
-        self.values += u64::from(is_kept);
-        if buffer.named_in != segment {
-            buffer.named_in = segment;
-            self.log.name(number, &buffer.key());
+        if cohort.named_in != segment {
+            self.name_members(number);
         }
-        Ok(())
+        Ok(members)
+    }
+
+    #[inline]
+    fn is_beginning_alone(&self, number: u32) -> bool {
+        self.cohorts.get(number).is_some_and(|cohort| cohort.is_alone && cohort.intervals.is_empty())
+    }
+
+    /// Gives the only buffer of a cohort the frequency and method of the rule that feeds it now. `before` are the
+    /// cohorts of the group that had the value before.
+    #[cold]
+    fn follow(&mut self, number: u32, group: u32, before: &[u32], rules: &[AggregationRule]) {
+        let Some(cohort) = self.cohorts.get_mut(number) else { return };
+        let Some(member) = cohort.members.first().copied() else { return };
+        let times = before.iter().filter(|other| **other == number).count();
+        let Some(group) = self.groups.get_mut(group) else { return };
+        let mut ways = group.ways.iter().filter(|way| way.buffer == member);
+        let Some(rule) = ways.nth(times).and_then(|way| rules.get(way.rule as usize)) else { return };
+        if let Some(buffer) = self.slots.get_mut(member as usize).and_then(Option::as_mut)
+            && !buffer.is_of(rule)
+        {
+            buffer.follow(rule);
+            (cohort.frequency, cohort.is_kept, cohort.named_in) = (rule.frequency, is_kept(rule.method), 0);
+        }
     }
 
     /// Writes a value to the log: one record for the whole group, unless some of its buffers have refused the value.
     #[inline]
-    fn record(&mut self, group: u32, ways: &[Way], refused: &[usize], arrival: &Arrival) {
+    fn record(&mut self, group: u32, listed: &[u32], refused: &[usize], arrival: &Arrival) {
         let Arrival { timestamp, value, .. } = *arrival;
-        if ways.len() == 1 || !refused.is_empty() {
-            for (place, way) in ways.iter().enumerate() {
-                if refused.binary_search(&place).is_err() {
-                    self.log.value(way.buffer, timestamp, value);
+        if !refused.is_empty() {
+            for (place, number) in listed.iter().enumerate() {
+                let taker = self.cohorts.get(*number).filter(|_| refused.binary_search(&place).is_err());
+                for member in taker.iter().flat_map(|cohort| &cohort.members) {
+                    self.log.value(*member, timestamp, value);
                 }
             }
             return;
         }
         let (number, segment) = (self.groups.number(group), self.log.segment());
-        if self.groups.get_mut(group).is_some_and(|group| group.is_new_in(segment)) {
-            self.log.name_group(number, &groups::text(ways));
+        let Some(group) = self.groups.get_mut(group) else { return };
+        if let [way] = *group.ways {
+            return self.log.value(way.buffer, timestamp, value);
+        }
+        if group.is_new_in(segment) {
+            self.log.name_group(number, &groups::text(&group.ways));
         }
         self.log.group(number, timestamp, value);
     }
