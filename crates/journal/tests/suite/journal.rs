@@ -4,7 +4,7 @@ use plumbago_journal::JournalError;
 use plumbago_tests::wait::wait_until;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::common::{Fixture, Seen, replay_all};
+use crate::common::{Fixture, Seen, open, replay_all};
 
 #[test]
 fn what_was_handed_over_is_replayed_in_order() {
@@ -171,7 +171,7 @@ fn an_interrupted_creation_is_finished() {
 fn a_size_limit_refuses_and_dropping_makes_room() {
     let fixture = Fixture::new();
     let config = plumbago_journal::Config { max_bytes: Some(200_000), ..Default::default() };
-    let journal = common::open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
+    let journal = open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
     let mut writer = journal.writer();
     let mut handed = 0;
     let error = loop {
@@ -226,8 +226,7 @@ fn it_syncs_in_the_background_as_told() {
     for (sync, syncs) in [("20ms", true), ("off", false)] {
         let fixture = Fixture::new();
         let config = plumbago_journal::Config { sync: sync.parse().unwrap(), ..Default::default() };
-        let journal =
-            common::open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
+        let journal = open(fixture.dir.path(), config, fixture.clock.clone(), &fixture.registry).unwrap();
         let mut writer = journal.writer();
         writer.point(1, 2, 3.0);
         writer.write_out().unwrap();
