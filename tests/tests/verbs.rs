@@ -165,7 +165,11 @@ fn a_point_is_written_and_rules_are_explained() {
     assert_eq!(setup.run_well(&["write", "new.metric", "-4.5"]), format!("new.metric\t{T0}\t-4.5\n"));
     daemon.wait_names(1);
     let old = setup.run(&["write", "new.metric", "1", "--timestamp", "1000000000"]);
-    assert!(old.status.code() == Some(1) && old.output.contains("cannot be read"), "{}", old.output);
+    assert!(
+        old.status.code() == Some(2) && old.output.contains("older than the retention"),
+        "{}",
+        old.output
+    );
     // A time between two slots stands for the slot that contains it.
     let between = setup.run_well(&["write", "new.metric", "3", "--timestamp", &(T0 - 90).to_string()]);
     assert_eq!(between, format!("new.metric\t{}\t3\n", T0 - 120));
