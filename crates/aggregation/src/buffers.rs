@@ -189,31 +189,49 @@ impl Buffers {
     /// Removes intervals whose value is durable. Intervals that have received another value meanwhile stay
     /// open.
     pub(crate) fn close(&mut self, closing: &[Closing]) {
-        for &(buffer, start) in closing {
-            let Some(buffer) = self.slots.get(buffer as usize).and_then(Option::as_ref) else { continue };
-            let number = buffer.cohort;
-            let Some(cohort) = self.cohorts.get_mut(number) else { continue };
-            // The first of the members closes the interval for all of them.
-            let Ok(at) = cohort.find(start) else { continue };
-            let Some(interval) = cohort.intervals.get(at).filter(|interval| interval.is_closing) else {
-                continue;
-            };
-            self.open -= cohort.len();
-            self.values -= cohort.len() * interval.kept();
-            cohort.intervals.remove(at);
-            if cohort.named_in == 0 {
-                // Before the start, these numbers may have belonged to other buffers.
-                self.name_members(number);
-            }
-            self.note_closed(number, start);
+        let of =
+            |(buffer, start): &Closing| Some((self.slots.get(*buffer as usize)?.as_ref()?.cohort, *start));
+        let mut closing: Vec<(u32, u32)> = closing.iter().filter_map(of).collect();
+        // An interval is closed for all members at once.
+        closing.sort_unstable();
+        closing.dedup();
+        for intervals in closing.chunk_by(|a, b| a.0 == b.0) {
+            self.close_intervals(intervals);
         }
     }
 
-    /// Writes to the log that an interval is closed. If it was the last one of its cohort, the buffers are no longer
-    /// active.
-    fn note_closed(&mut self, number: u32, start: u32) {
+    /// Removes intervals of one cohort, given as its number and their starts in ascending order.
+    fn close_intervals(&mut self, closing: &[(u32, u32)]) {
+        let Some((number, _)) = closing.first().copied() else { return };
         let Some(cohort) = self.cohorts.get_mut(number) else { return };
-        cohort.members.iter().for_each(|member| self.log.closed(*member, start));
+        let members = cohort.len();
+        let mut closed = Vec::with_capacity(closing.len());
+        cohort.intervals.retain(|interval| {
+            let closes = interval.is_closing && closing.binary_search(&(number, interval.start)).is_ok();
+            if closes {
+                self.open -= members;
+                self.values -= members * interval.kept();
+                closed.push(interval.start);
+            }
+            !closes
+        });
+        if closed.is_empty() {
+            return;
+        }
+        if cohort.named_in == 0 {
+            // Before the start, these numbers may have belonged to other buffers.
+            self.name_members(number);
+        }
+        self.note_closed(number, &closed);
+    }
+
+    /// Writes to the log that intervals with these starts are closed. If the cohort has no others, its buffers are no
+    /// longer active.
+    fn note_closed(&mut self, number: u32, starts: &[u32]) {
+        let Some(cohort) = self.cohorts.get_mut(number) else { return };
+        for start in starts {
+            cohort.members.iter().for_each(|member| self.log.closed(*member, *start));
+        }
         if cohort.intervals.is_empty() {
             self.active -= cohort.len();
             cohort.intervals = Vec::new();
@@ -312,6 +330,12 @@ impl Buffers {
         self.cohorts.iter().count()
     }
 
+    /// The length of the table of cohorts.
+    #[cfg(test)]
+    pub(crate) fn cohorts_end(&self) -> u32 {
+        self.cohorts.end()
+    }
+
     /// Makes a cohort for a new buffer.
     fn new_cohort(&mut self, buffer_number: u32) -> Option<(u32, &mut Cohort)> {
         let buffer = self.slots.get_mut(buffer_number as usize)?.as_mut()?;
@@ -374,17 +398,23 @@ impl Buffer {
 mod tests {
     use plumbago_journal::Journal;
     use plumbago_model::ManualClock;
+    use plumbago_model::rules::AggregationRules;
     use plumbago_telemetry::Registry;
 
     use super::*;
+    use crate::matcher::Way;
+
+    fn buffers(dir: &tempfile::TempDir) -> Buffers {
+        let clock = Arc::new(ManualClock::at(0));
+        let config = plumbago_journal::Config::default();
+        let journal = Journal::open(dir.path(), config, clock, &Registry::new()).unwrap();
+        Buffers::new(Log::new(journal))
+    }
 
     #[test]
     fn the_log_is_long_when_a_rewrite_would_make_it_much_shorter() {
         let dir = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::at(0));
-        let config = plumbago_journal::Config::default();
-        let journal = Journal::open(dir.path(), config, clock, &Registry::new()).unwrap();
-        let mut buffers = Buffers::new(Log::new(journal));
+        let mut buffers = buffers(&dir);
         assert!(!buffers.log_is_long(LOG_BYTES_MIN, 0));
         assert!(buffers.log_is_long(LOG_BYTES_MIN + 1, 0));
         assert!(!buffers.log_is_long(LOG_BYTES_MIN + 1, LOG_BYTES_MIN));
@@ -396,5 +426,33 @@ mod tests {
         assert!(!buffers.log_is_long(LOG_BYTES_MIN + 1, 0));
         buffers.note_rewritten();
         assert_eq!(buffers.logged, LOG_VALUES_MIN);
+    }
+
+    #[test]
+    fn lower_percentiles_are_first_and_a_part_has_no_room_for_the_whole() {
+        let text =
+            ["p90", "sum", "p50", "p999", "max", "p75"].map(|name| format!("{name} (10) = {name} x\n"));
+        let (rules, _) = AggregationRules::parse(&text.concat());
+        let rules = rules.rules();
+        let dir = tempfile::tempdir().unwrap();
+        let mut buffers = buffers(&dir);
+        let ways: Vec<Way> = (0..rules.len())
+            .map(|rule| Way {
+                buffer: buffers.place(rules[rule].output.to_string(), &rules[rule]).unwrap().0,
+                rule: rule as u32,
+            })
+            .collect();
+        buffers.group(ways.clone(), rules);
+        let members = |buffers: &Buffers, way: usize| {
+            let buffer = buffers.slots[ways[way].buffer as usize].as_ref().unwrap();
+            buffers.cohorts.get(buffer.cohort).unwrap().members.clone()
+        };
+        let ordered = [2, 5, 0, 3].map(|way: usize| ways[way].buffer);
+        assert_eq!(members(&buffers, 0), ordered);
+        buffers.group(vec![ways[5], ways[0]], rules);
+        assert_eq!(members(&buffers, 0), [ordered[1], ordered[2]]);
+        assert_eq!(members(&buffers, 3), [ordered[0], ordered[3]]);
+        let part = buffers.slots[ways[0].buffer as usize].as_ref().unwrap().cohort;
+        assert_eq!(buffers.cohorts.get(part).unwrap().members.capacity(), 2);
     }
 }

@@ -295,3 +295,24 @@ proptest! {
         prop_assert_eq!(pair.model.counts(), [0; 4]);
     }
 }
+
+#[test]
+fn the_numbers_of_cohorts_are_used_again() {
+    let mut rig = Rig::new("<x>.sum (10) = sum <x>.*\n<x>.max (10) = max <x>.a\n", (1000, 1000));
+    let mut lengths = Vec::new();
+    for cycle in 0..20 {
+        // The first name of a host has both of its buffers, the second divides them.
+        let host = cycle % 2 * 2;
+        rig.feed(&[(host, 0, 1.0), (host + 1, 0, 2.0)]);
+        // Those of the other host are empty by now.
+        drop(rig.compute());
+        rig.close();
+        rig.running().0.state().forget_names();
+        let state = rig.running().0.state();
+        assert_eq!((state.buffers.cohorts(), state.buffers.active()), (2, 2));
+        lengths.push(state.buffers.cohorts_end());
+        drop(state);
+        rig.pass(1000);
+    }
+    assert!(lengths[1..].iter().all(|length| *length == lengths[1]), "{lengths:?}");
+}

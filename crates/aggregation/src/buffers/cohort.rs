@@ -1,12 +1,14 @@
 //! Cohorts: buffers that get the same values and therefore share their intervals.
 
+use std::collections::BTreeSet;
+
 use plumbago_model::rules::RuleMethod;
 
 use super::{Buffer, Computed, Limits};
 use crate::interval::Interval;
 
 /// Buffers that share their intervals. Each buffer is in one cohort, which may have no other buffer.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Cohort {
     /// The numbers of the buffers. Those of lower percentiles are first.
     pub(super) members: Vec<u32>,
@@ -137,25 +139,24 @@ pub(super) fn is_kept(method: RuleMethod) -> bool {
 #[derive(Default)]
 pub(super) struct Cohorts {
     slots: Vec<Option<Cohort>>,
-    free: Vec<u32>,
+    /// The numbers that no cohort has, less than [`Cohorts::end`].
+    free: BTreeSet<u32>,
 }
 
 impl Cohorts {
     /// Adds a cohort that the log does not know yet. Returns its number.
     pub(super) fn insert(&mut self, cohort: Cohort) -> u32 {
-        match self.free.pop() {
-            Some(number) => {
-                self.slots[number as usize] = Some(cohort);
-                number
-            }
-            None => self.append(cohort),
-        }
+        let free = self.free.pop_first();
+        self.put(free, cohort)
     }
 
-    /// Adds a cohort with a number greater than all others. Returns this number.
-    pub(super) fn append(&mut self, cohort: Cohort) -> u32 {
-        self.slots.push(Some(cohort));
-        self.slots.len() as u32 - 1
+    /// Adds a cohort with a number greater than `number`. Returns its number.
+    pub(super) fn insert_after(&mut self, number: u32, cohort: Cohort) -> u32 {
+        let free = self.free.range(number + 1..).next().copied();
+        if let Some(free) = free {
+            self.free.remove(&free);
+        }
+        self.put(free, cohort)
     }
 
     #[inline]
@@ -170,7 +171,7 @@ impl Cohorts {
 
     pub(super) fn remove(&mut self, number: u32) -> Option<Cohort> {
         let cohort = self.slots.get_mut(number as usize)?.take()?;
-        self.free.push(number);
+        self.free.insert(number);
         Some(cohort)
     }
 
@@ -186,5 +187,19 @@ impl Cohorts {
     /// Numbers of cohorts are less than this.
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32
+    }
+
+    /// Gives a cohort this number, or one greater than all others.
+    fn put(&mut self, free: Option<u32>, cohort: Cohort) -> u32 {
+        match free {
+            Some(number) => {
+                self.slots[number as usize] = Some(cohort);
+                number
+            }
+            None => {
+                self.slots.push(Some(cohort));
+                self.slots.len() as u32 - 1
+            }
+        }
     }
 }

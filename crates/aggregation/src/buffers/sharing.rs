@@ -4,6 +4,7 @@
 //! both parts go on from the same intervals. Buffers that no group has had so far join if their intervals have the
 //! same state: new ones, which have none, and those that a start restored.
 
+use std::cmp::Reverse;
 use std::iter::repeat_n;
 
 use plumbago_model::rules::{AggregationRule, RuleMethod};
@@ -13,6 +14,15 @@ use super::{Buffer, Buffers};
 use crate::groups::LISTED_BYTES;
 use crate::interval::{self, FOLDS};
 use crate::matcher::Way;
+
+/// A cohort that may join others, and that others have joined.
+struct Joint {
+    number: u32,
+    /// How often each of its buffers is in the group.
+    times: usize,
+    /// Which folds of the intervals the members need.
+    folds: [bool; FOLDS],
+}
 
 impl Buffers {
     /// Returns the position of the group of these buffers, and the memory that it took if it is new.
@@ -75,14 +85,15 @@ impl Buffers {
         if whole.members.len() == members.len() {
             return number;
         }
-        let mut part = whole.clone();
         let is_chosen = |member: &u32| members.binary_search(member).is_ok();
-        part.members.retain(is_chosen);
+        let mut chosen = Vec::with_capacity(members.len());
+        chosen.extend(whole.members.iter().copied().filter(is_chosen));
         whole.members.retain(|member| !is_chosen(member));
+        let (groups, intervals) = (whole.groups.clone(), whole.intervals.clone());
+        let part = Cohort { members: chosen, groups: groups.clone(), intervals, ..*whole };
         let (due_ms, is_open) = (part.due_ms, !part.intervals.is_empty());
-        let groups = part.groups.clone();
-        // A rewrite of the log that has already passed this cohort must still find the part.
-        let new = self.cohorts.append(part);
+        // With a greater number, a rewrite of the log finds the part too, or has already written the intervals.
+        let new = self.cohorts.insert_after(number, part);
         for group in groups {
             self.listed += self.groups.list_beside(group, number, new);
         }
@@ -92,65 +103,80 @@ impl Buffers {
             }
         }
         if is_open {
-            self.due.push(std::cmp::Reverse((due_ms, new)));
+            self.due.push(Reverse((due_ms, new)));
         }
         new
     }
 
-    /// Joins cohorts that will get the same values from now on and have the same state.
-    fn unite(&mut self, parts: Vec<(u32, usize)>) -> Vec<(u32, usize)> {
-        let mut united: Vec<(u32, usize)> = Vec::new();
-        for (number, times) in parts {
-            let is_same =
-                |(other, others): &&mut (u32, usize)| *others == times && self.can_join(*other, number);
-            match united.iter_mut().find(is_same) {
-                Some((other, _)) => *other = self.join(*other, number),
-                None => united.push((number, times)),
+    /// Joins cohorts that will get the same values from now on and have the same state. Returns all in ascending order.
+    fn unite(&mut self, mut parts: Vec<(u32, usize)>) -> Vec<(u32, usize)> {
+        // Then the joint cohort is always the one with the greater number, and a join moves only the other's members.
+        parts.sort_unstable_by_key(|(number, _)| Reverse(*number));
+        let (free, mut all): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|(number, _)| self.cohorts.get(*number).is_some_and(is_free));
+        let mut united: Vec<Joint> = Vec::new();
+        for (number, times) in free {
+            let part = Joint { number, times, folds: self.folds(number) };
+            match united.iter_mut().find(|joint| self.can_join(joint, &part)) {
+                Some(joint) => {
+                    self.join(joint.number, &part);
+                    joint.folds = std::array::from_fn(|at| joint.folds[at] || part.folds[at]);
+                }
+                None => united.push(part),
             }
         }
-        united
+        for Joint { number, times, .. } in united {
+            self.sort_members(number);
+            all.push((number, times));
+        }
+        all.sort_unstable();
+        all
     }
 
-    fn can_join(&self, a: u32, b: u32) -> bool {
-        let (Some(a), Some(b)) = (self.cohorts.get(a), self.cohorts.get(b)) else { return false };
-        let (in_a, in_b) = (self.folds(a), self.folds(b));
-        let both: [bool; FOLDS] = std::array::from_fn(|at| in_a[at] && in_b[at]);
-        let is_free = |cohort: &Cohort| cohort.groups.is_empty() && !cohort.is_alone && !cohort.is_retired;
-        is_free(a)
-            && is_free(b)
+    fn can_join(&self, a: &Joint, b: &Joint) -> bool {
+        let both: [bool; FOLDS] = std::array::from_fn(|at| a.folds[at] && b.folds[at]);
+        let are_equally_often = a.times == b.times;
+        let (Some(a), Some(b)) = (self.cohorts.get(a.number), self.cohorts.get(b.number)) else {
+            return false;
+        };
+        are_equally_often
             && (a.frequency, a.is_kept, a.due_ms) == (b.frequency, b.is_kept, b.due_ms)
             && a.intervals.len() == b.intervals.len()
             && a.intervals.iter().zip(&b.intervals).all(|(a, b)| a.agrees(b, both))
     }
 
-    /// Joins two cohorts and returns the number of the joint one.
-    fn join(&mut self, a: u32, b: u32) -> u32 {
-        // A rewrite of the log that has already passed the lower number must still find the records of the other.
-        let number = a.max(b);
-        let Some(gone) = self.cohorts.remove(a.min(b)) else { return number };
-        let folds = self.folds(&gone);
-        let Self { cohorts, slots, .. } = self;
-        let Some(cohort) = cohorts.get_mut(number) else { return number };
+    /// Moves the members of a cohort to the cohort `number`, which must be greater: a rewrite of the log that has
+    /// already passed the lower number must still find the records of the other.
+    fn join(&mut self, number: u32, part: &Joint) {
+        let Some(gone) = self.cohorts.remove(part.number) else { return };
+        let Some(cohort) = self.cohorts.get_mut(number) else { return };
         for (interval, other) in cohort.intervals.iter_mut().zip(&gone.intervals) {
-            interval.adopt(other, folds);
+            interval.adopt(other, part.folds);
         }
         if cohort.named_in != gone.named_in {
             cohort.named_in = 0;
         }
         for member in &gone.members {
-            if let Some(buffer) = slots.get_mut(*member as usize).and_then(Option::as_mut) {
+            if let Some(buffer) = self.slots.get_mut(*member as usize).and_then(Option::as_mut) {
                 buffer.cohort = number;
             }
         }
         cohort.members.extend(gone.members);
-        cohort.members.sort_by_key(|member| slots.get(*member as usize).and_then(Option::as_ref).map(rank));
-        number
+    }
+
+    fn sort_members(&mut self, number: u32) {
+        if let Some(cohort) = self.cohorts.get_mut(number).filter(|cohort| cohort.is_kept) {
+            let slots = &self.slots;
+            cohort
+                .members
+                .sort_by_key(|member| slots.get(*member as usize).and_then(Option::as_ref).map(rank));
+        }
     }
 
     /// Which folds of the intervals the members need.
-    fn folds(&self, cohort: &Cohort) -> [bool; FOLDS] {
+    fn folds(&self, number: u32) -> [bool; FOLDS] {
         let mut folds = [false; FOLDS];
-        for member in &cohort.members {
+        for member in self.cohorts.get(number).iter().flat_map(|cohort| &cohort.members) {
             let buffer = self.slots.get(*member as usize).and_then(Option::as_ref);
             if let Some(fold) = buffer.and_then(|buffer| interval::fold(buffer.method)) {
                 folds[fold] = true;
@@ -158,6 +184,11 @@ impl Buffers {
         }
         folds
     }
+}
+
+/// Whether a cohort may still join another: no group has had it.
+fn is_free(cohort: &Cohort) -> bool {
+    cohort.groups.is_empty() && !cohort.is_alone && !cohort.is_retired
 }
 
 fn rank(buffer: &Buffer) -> u16 {
