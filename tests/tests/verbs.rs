@@ -387,7 +387,7 @@ fn rates_are_kept() {
         &["delete", "slow.**"],
         &["import-whisper", directory],
     ] {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         setup.run_well(&[arguments, &["--rate", "10", "--json"]].concat());
         assert!(began.elapsed().as_millis() >= 1900, "{arguments:?}: {:?}", began.elapsed());
     }

@@ -167,8 +167,7 @@ impl Relay {
         let Some(routes) = routes.as_ref() else {
             return inner.lanes.iter().for_each(|lane| lane.add(batch.points().iter().map(points)));
         };
-        let chosen: Vec<u64> =
-            batch.points().iter().map(|point| routes.destinations(batch.name_bytes(point))).collect();
+        let chosen = routes.choose(batch);
         let used = chosen.iter().fold(0_u64, |used, chosen| used | chosen);
         for (number, lane) in inner.lanes.iter().enumerate().filter(|(number, _)| used >> number & 1 == 1) {
             let gets = |(chosen, _): &(&u64, _)| *chosen >> number & 1 == 1;
