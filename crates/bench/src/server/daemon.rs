@@ -1,10 +1,11 @@
 //! A daemon that is started only for a measurement.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -14,6 +15,10 @@ use crate::{BenchError, Client};
 
 /// Ends a wait for a daemon that hangs while it starts or stops.
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// A loopback address on which the kernel chooses a free port.
+const FREE_PORT: &str = "127.0.0.1:0";
+/// Number of printed lines that may wait to be read.
+const LINES: usize = 64;
 
 /// A running daemon. Dropping it kills the process.
 #[derive(Debug)]
@@ -50,25 +55,29 @@ impl Daemon {
         config_file: Option<&Path>,
         variables: &[(&str, String)],
     ) -> Result<Self, BenchError> {
-        let [line, opentsdb, api, admin] = free_addresses().map_err(BenchError::io("find free ports"))?;
-        let child = Command::new(program)
+        let mut child = Command::new(program)
             .arg("serve")
             .args(config_file.map(|file| ["--config".as_ref(), file.as_os_str()]).into_iter().flatten())
             .env("PLUMBAGO__LOG__LEVEL", "warn")
             .env("PLUMBAGO__DATA_DIR", data_dir)
-            .env("PLUMBAGO__INGEST__LINE__LISTEN", &line)
-            .env("PLUMBAGO__INGEST__OPENTSDB__LISTEN", &opentsdb)
+            .env("PLUMBAGO__INGEST__LINE__LISTEN", FREE_PORT)
+            .env("PLUMBAGO__INGEST__OPENTSDB__LISTEN", FREE_PORT)
             .env("PLUMBAGO__INGEST__UDP__LISTEN", "")
             .env("PLUMBAGO__INGEST__PICKLE__LISTEN", "")
-            .env("PLUMBAGO__API__LISTEN", &api)
+            .env("PLUMBAGO__API__LISTEN", FREE_PORT)
             .env("PLUMBAGO__API__POINT_WRITES", "true")
-            .env("PLUMBAGO__ADMIN__LISTEN", &admin)
+            .env("PLUMBAGO__ADMIN__LISTEN", FREE_PORT)
             .envs(variables.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(BenchError::io(format!("start {}", program.display())))?;
+        let printed = child.stdout.take().map(lines_of);
+        let [line, opentsdb, api, admin] = Default::default();
         let mut daemon = Self { child, line, opentsdb, api, admin };
+        if let Some(printed) = printed {
+            daemon.read_addresses(&printed)?;
+        }
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -106,6 +115,36 @@ impl Daemon {
         killed.map(drop).map_err(BenchError::io("kill the daemon"))
     }
 
+    /// Reads what the daemon prints while it starts: a line for each listener, and `ready` at the end.
+    fn read_addresses(&mut self, printed: &Receiver<String>) -> Result<(), BenchError> {
+        let started = Instant::now();
+        loop {
+            match printed.recv_timeout(TIMEOUT.saturating_sub(started.elapsed())) {
+                Ok(line) if line == "ready" => return Ok(()),
+                Ok(line) => self.note(&line),
+                Err(RecvTimeoutError::Timeout) => return Err(not_ready()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().map_err(BenchError::io("look at the daemon's process"))?;
+                    return Err(BenchError::Ended(status));
+                }
+            }
+        }
+    }
+
+    /// Notes the address in a line like `listening line tcp 127.0.0.1:40001`.
+    fn note(&mut self, line: &str) {
+        let Self { line: lines, opentsdb, api, admin, .. } = self;
+        let listeners =
+            [("line tcp ", lines), ("opentsdb tcp ", opentsdb), ("http ", api), ("admin ", admin)];
+        let Some(listener) = line.strip_prefix("listening ") else { return };
+        for (name, place) in listeners {
+            let address = listener.strip_prefix(name).and_then(|rest| rest.split_whitespace().next());
+            if let Some(address) = address {
+                address.clone_into(place);
+            }
+        }
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), BenchError> {
         let started = Instant::now();
         let client = Client::new(&self.admin);
@@ -119,7 +158,7 @@ impl Daemon {
             }
             sleep(Duration::from_millis(20));
         }
-        Err(BenchError::Timeout { what: "for the daemon to become ready", seconds: TIMEOUT.as_secs() })
+        Err(not_ready())
     }
 
     fn exited(&mut self) -> Result<Option<std::process::ExitStatus>, BenchError> {
@@ -135,10 +174,18 @@ impl Drop for Daemon {
     }
 }
 
-/// Ports that are free now. All are bound before the first is released, so that they differ.
-fn free_addresses() -> io::Result<[String; 4]> {
-    let bind = || TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let listeners = [bind()?, bind()?, bind()?, bind()?];
-    let address = |i: usize| listeners[i].local_addr().map(|a| a.to_string());
-    Ok([address(0)?, address(1)?, address(2)?, address(3)?])
+fn not_ready() -> BenchError {
+    BenchError::Timeout { what: "for the daemon to become ready", seconds: TIMEOUT.as_secs() }
+}
+
+/// The lines of an output. A thread reads it to the end, so that the daemon never waits to print.
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (lines, printed) = sync_channel(LINES);
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // The receiver is gone once the daemon is ready.
+            let _ = lines.send(line);
+        }
+    });
+    printed
 }
