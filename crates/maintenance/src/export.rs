@@ -72,6 +72,7 @@ pub struct ExportReport {
 /// If the store cannot be read, a file cannot be written, or the run is cancelled.
 pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<ExportReport, VerbError> {
     refuse_own(&plan.directory, work.files.dir())?;
+    let root = real(&plan.directory);
     let mut report = ExportReport::default();
     work.progress.begin("metrics", None);
     let mut rate = Rate::new(plan.rate);
@@ -88,7 +89,7 @@ pub(crate) async fn export_whisper(plan: &ExportWhisper, work: &Work) -> Result<
                 let names: Vec<&str> = some.iter().map(|(name, _)| name.as_str()).collect();
                 for history in work.histories.histories(&names).await?.into_iter().flatten() {
                     report.metrics += 1;
-                    export(plan, &history, &mut report)?;
+                    export(plan, &root, &history, &mut report)?;
                 }
             }
             work.progress.set(report.metrics, format!("{} points", report.points));
@@ -146,7 +147,13 @@ impl ExportReport {
     }
 }
 
-fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) -> Result<(), VerbError> {
+/// Exports one metric. `root` is the directory of the plan with all links resolved.
+fn export(
+    plan: &ExportWhisper,
+    root: &Path,
+    history: &History,
+    report: &mut ExportReport,
+) -> Result<(), VerbError> {
     let mut skip = |why: &str| report.skip(&history.name, why);
     let Some(inside) = place_of(&history.name) else {
         skip("its name cannot be the name of a file: a component is \"..\" or has a slash");
@@ -163,7 +170,7 @@ fn export(plan: &ExportWhisper, history: &History, report: &mut ExportReport) ->
         }
     };
     let path = plan.directory.join(inside);
-    if path.parent().is_some_and(|parent| !real(parent).starts_with(real(&plan.directory))) {
+    if path.parent().is_some_and(|parent| !real(parent).starts_with(root)) {
         skip("a link leads out of the directory");
         return Ok(());
     }
@@ -291,7 +298,7 @@ mod tests {
         for name in names {
             let stages = vec![HistoryStage { resolution: 60, ..HistoryStage::default() }];
             let history = History { name: (*name).to_owned(), config: Arc::clone(&config), stages };
-            export(&plan, &history, &mut report).unwrap();
+            export(&plan, &real(&plan.directory), &history, &mut report).unwrap();
         }
         report
     }

@@ -31,6 +31,11 @@ pub fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// A word of a command line, in quotation marks for a shell.
+pub fn quoted_for_shell(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Prints a row as a line of JSON.
 ///
 /// # Errors

@@ -1,13 +1,13 @@
-//! A whole file, and the points of its archives.
+//! A whole file in memory, and the points of its archives: for tests and fuzzing.
 
 use crate::header::Header;
 use crate::{Problem, Ring};
 
 /// A whisper file.
 #[derive(Debug, Clone)]
-pub struct File<'a> {
+pub(crate) struct File<'a> {
     /// The parsed header.
-    pub header: Header,
+    pub(crate) header: Header,
     bytes: &'a [u8],
 }
 
@@ -16,13 +16,13 @@ impl<'a> File<'a> {
     ///
     /// # Errors
     /// If the bytes are not a whisper file, or the file is damaged or has an unsupported format.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Problem> {
         Ok(Self { header: Header::parse(bytes, bytes.len() as u64)?, bytes })
     }
 
     /// The points of an archive that whisper shows at `now` (seconds since the epoch), in the order of time:
     /// those younger than its retention and not in the future. Empty if there is no such archive.
-    pub fn points(&self, archive: usize, now: i64) -> impl Iterator<Item = (u32, f64)> + use<'a> {
+    pub(crate) fn points(&self, archive: usize, now: i64) -> impl Iterator<Item = (u32, f64)> + use<'a> {
         let bytes = self.bytes;
         let archive = self.header.archives.get(archive);
         let ring = archive.and_then(|found| Ring::new(*found, bytes.get(found.offset as usize..)?, now));

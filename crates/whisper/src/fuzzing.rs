@@ -1,6 +1,7 @@
 //! The entry point for fuzzers. The property tests use it too.
 
-use crate::{File, write};
+use crate::file::File;
+use crate::write;
 
 /// Reads a file and all its points as of several times, and writes them to a new file.
 ///

@@ -4,8 +4,8 @@
 //! (timestamp, value), all numbers big-endian. The first point of a ring fixes the place of all others. A ring is
 //! never cleared, so a slot counts only if its timestamp is the one that belongs there.
 //!
-//! This crate does no I/O: it converts bytes to values and values to bytes. Start at [`File`] and
-//! [`write`](write()); a large file is read part by part, with [`Header`] and [`Ring`].
+//! This crate does no I/O: it converts bytes to values and values to bytes. Start at [`Header`] and
+//! [`Ring`], through which a file is read part by part, and at [`write`](write()).
 //!
 //! This crate must not depend on stores, the engine or tokio.
 
@@ -16,7 +16,6 @@ mod problem;
 mod ring;
 mod write;
 
-pub use file::File;
 pub use header::{Archive, Header, method_of, number_of};
 pub use problem::Problem;
 pub use ring::{Points, Ring};

@@ -9,6 +9,7 @@ use plumbago_maintenance::questions::list::List;
 use plumbago_maintenance::questions::tags::Tags;
 use plumbago_maintenance::quotas::{DirectoryQuota, LimitUse};
 use plumbago_model::{ByteSize, Period};
+use plumbago_store::directories_above;
 
 use super::ask::rows;
 use super::verb::load;
@@ -136,11 +137,6 @@ pub fn du(args: &DuArgs, file: Option<&Path>) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// The directories above a metric or a directory.
-fn directories_above(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('.').map(move |(at, _)| &path[..at])
 }
 
 fn line(size: &Size) -> String {

@@ -25,7 +25,7 @@ use super::expect_data;
 use crate::config::{self, Config, Loaded, StoreKind};
 use crate::error::{Exit, Failure};
 use crate::held::is_held;
-use crate::output::{complain, print, print_json};
+use crate::output::{complain, print, print_json, quoted_for_shell};
 use crate::secret;
 use crate::serve;
 
@@ -395,7 +395,7 @@ fn for_shell(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+        false => quoted_for_shell(word),
     }
 }
 

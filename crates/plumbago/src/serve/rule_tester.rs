@@ -21,6 +21,7 @@ use super::histories::EngineHistories;
 use super::rules::RuleFiles;
 use super::{Core, rules, tagging};
 use crate::config::Config;
+use crate::output::quoted_for_shell;
 
 /// Largest number of problems that are listed for a text.
 const PROBLEMS_MAX: usize = 50;
@@ -276,7 +277,7 @@ fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
 
 /// The command that gives just this metric the settings of the rules.
 fn command(name: &str) -> String {
-    let quoted = format!("'{}'", name.replace('\'', r"'\''"));
+    let quoted = quoted_for_shell(name);
     // As a glob, this name would select other metrics, or be invalid.
     if name.contains(';') || name.starts_with('-') || has_glob(name) {
         return format!("printf '%s\\n' {quoted} | plumbago rules apply --names -");
