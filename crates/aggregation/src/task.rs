@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::PointBatch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ const TICK: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 1000;
 
 /// Receives the points that the rules make.
-#[async_trait]
+#[boxed_futures]
 pub trait Derived: Send + Sync + 'static {
     /// Accepts points, and waits while there is no room. Returns false once no more points will be accepted.
     async fn push(&self, batch: PointBatch) -> bool;

@@ -9,8 +9,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use plumbago_api::{Config, EventLog, Handles, NoConditions, NoMetadata, NoTagging, NoWriter, Server};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::Index;
 use plumbago_model::{Series, SystemClock};
 use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 struct Minutes;
 
-#[async_trait]
+#[boxed_futures]
 impl SeriesSource for Minutes {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let start = request.from - request.from.rem_euclid(60) + 60;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::FetchError;
 
 /// A time range of a find request, in seconds since the epoch. Both ends belong to it.
@@ -15,7 +15,7 @@ pub struct FindRange {
 }
 
 /// Tells which metrics may have points.
-#[async_trait]
+#[boxed_futures]
 pub trait Activity: Send + Sync + Debug {
     /// For each metric, in the order of `names`: whether it may have points in the range. True if that is not
     /// known.

@@ -8,7 +8,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use axum::extract::{Query, Request, State};
 use axum::handler::Handler;
 use axum::middleware;
@@ -17,6 +16,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_telemetry::{Condition, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -55,7 +55,7 @@ impl Readiness for NoConditions {
 /// # Errors
 ///
 /// All methods return an [`AdminError`] if the action was refused or failed. Its text is sent to the client.
-#[async_trait]
+#[boxed_futures]
 pub trait AdminActions: Send + Sync + Debug {
     /// Writes all points that are in memory to the store, then returns the ledger.
     ///

@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::{FindLimits, Node};
 
 /// Finds names for a process that does not hold all of them in memory. Globs have the same meaning as in
 /// the index.
-#[async_trait]
+#[boxed_futures]
 pub trait NameFinder: Send + Sync + Debug {
     /// Returns the metrics and directories that match a glob, sorted by path, without duplicates. With
     /// `leaves_only` it returns only metrics.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::Index;
 use plumbago_model::{ManualClock, Series};
 use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
@@ -29,7 +29,7 @@ use crate::users::{LiveUsers, RequiredFor};
 #[derive(Debug)]
 struct Few;
 
-#[async_trait]
+#[boxed_futures]
 impl SeriesSource for Few {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let series = |name: &Arc<str>| Series {

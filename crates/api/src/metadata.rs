@@ -4,11 +4,11 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 
 /// Looks up and changes the settings of metrics.
-#[async_trait]
+#[boxed_futures]
 pub trait Metadata: Send + Sync + Debug {
     /// Returns the settings of each metric in the order of `names`, with `None` for a metric that does not
     /// exist.
@@ -43,7 +43,7 @@ pub struct MetadataError(pub String);
 #[derive(Debug)]
 pub struct NoMetadata;
 
-#[async_trait]
+#[boxed_futures]
 impl Metadata for NoMetadata {
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
         Ok(vec![None; names.len()])

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::error::AdminError;
 
@@ -13,7 +13,7 @@ pub const HEADS_PATH: &str = "/admin/heads";
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Returns what only this process has: points that it has accepted but not yet written to the shared store, and events.
-#[async_trait]
+#[boxed_futures]
 pub trait PeerHeads: Send + Sync + Debug {
     /// Answers the request of a peer. `plumbago_cluster::peers::wire` defines the encoding of the request
     /// and of the returned response.

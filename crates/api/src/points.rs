@@ -3,11 +3,11 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_kairosdb::point::Points;
 
 /// Takes points that arrived in a request, and deletes series.
-#[async_trait]
+#[boxed_futures]
 pub trait PointWriter: Send + Sync + Debug {
     /// Takes the points of a body of `bytes` bytes. Lists, rewrite rules and limits apply to them, and what the parser
     /// refused is counted. Once it returns, a kill of the process cannot lose what was accepted.
@@ -51,7 +51,7 @@ pub enum BodyFault {
 #[derive(Debug)]
 pub struct NoWriter;
 
-#[async_trait]
+#[boxed_futures]
 impl PointWriter for NoWriter {
     async fn write(&self, _: Points, _: usize) -> Result<(), NotTaken> {
         Err(NotTaken("this server accepts no points here".to_owned()))

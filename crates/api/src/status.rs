@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use crate::error::AdminError;
 pub(crate) use viewers::Status;
 
 /// Supplies the status of the process.
-#[async_trait]
+#[boxed_futures]
 pub trait StatusSource: Send + Sync + Debug {
     /// Returns the status, as a JSON object: `about` (version, start, store, memory), `store` (its stages),
     /// `ledger`, `refused` (samples of refused points), `jobs` and `maintenance`.
@@ -49,7 +49,7 @@ pub struct TrialLimits {
 
 /// Explains what the rules do with a name, and what other rules would do with the existing metrics. Changes
 /// nothing.
-#[async_trait]
+#[boxed_futures]
 pub trait RuleTester: Send + Sync + Debug {
     /// Returns the texts of the storage rules in use, and their files, as a JSON object.
     ///
@@ -91,7 +91,7 @@ pub struct CostQuestion {
 }
 
 /// Finds the directories, tags and metrics with the highest costs. Changes nothing.
-#[async_trait]
+#[boxed_futures]
 pub trait CostSource: Send + Sync + Debug {
     /// Returns the biggest directories and tags, the newest metrics with their rules, and those that are not
     /// written or not read, as a JSON object. Ends early at a limit; the object says so.

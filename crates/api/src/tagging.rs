@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::error::ApiError;
 
 /// Carries out `/tags/tagSeries`, `/tags/tagMultiSeries` and `/tags/delSeries`.
-#[async_trait]
+#[boxed_futures]
 pub trait Tagging: Send + Sync + Debug {
     /// Adds series to the tag index and creates those that do not exist. Returns their canonical names in the
     /// order of `paths`.
@@ -51,7 +51,7 @@ impl From<TaggingError> for ApiError {
 #[derive(Debug)]
 pub struct NoTagging;
 
-#[async_trait]
+#[boxed_futures]
 impl Tagging for NoTagging {
     async fn tag(&self, _: &[&str]) -> Result<Vec<String>, TaggingError> {
         Err(TaggingError::Unavailable("series cannot be tagged here".to_owned()))

@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricId;
 use plumbago_store::{FetchError, MetricMeta, StoreError};
 use uuid::Uuid;
 
 /// The metrics that this daemon has loaded.
-#[async_trait]
+#[boxed_futures]
 pub trait LocalMetrics: Send + Sync + Debug {
     /// Loads metrics that other daemons have created. Metrics that are loaded already stay as they are,
     /// except that they get a new aggregation method if their stored windows have the same meaning under it.

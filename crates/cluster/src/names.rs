@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::{
     Capabilities, ErrorKind, MetaPage, MetadataStore, MetricMeta, SharedStore, Store, StoreError,
@@ -226,7 +226,7 @@ impl Store for Names {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetadataStore for Names {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         self.create_new(metrics).await.map(drop)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::Series;
 use plumbago_store::{FetchError, FetchRequest, KnownSlots, Provenance, ReadNotes, SeriesSource};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ impl NotedReads {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SeriesSource for NotedReads {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let series = self.source.fetch(request).await?;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{Creation, ErrorKind, MetricCreator, MetricMeta, SettingsChange, StoreError};
 
 use crate::engine::Engine;
 
-#[async_trait]
+#[boxed_futures]
 impl MetricCreator for Engine {
     async fn create_metrics(
         &self,

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::graphite::{
     GraphiteConnector, GraphiteSource, SourceError, SourceEvent, SourceRange, SourceSeries, SourceServer,
 };
@@ -45,7 +45,7 @@ struct Graphite {
     server: Server,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl GraphiteSource for Graphite {
     async fn names(&self, glob: Option<&str>) -> Result<Vec<String>, SourceError> {
         let Some(glob) = glob else {

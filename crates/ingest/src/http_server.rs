@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Serves connections of HTTP. The binary implements it with the API's port.
-#[async_trait]
+#[boxed_futures]
 pub trait HttpServer: Send + Sync + Debug {
     /// Serves a connection until it ends. After `stop` requests in progress are completed.
     async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken);

@@ -1,10 +1,10 @@
 //! The receiver of accepted points.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::PointBatch;
 
 /// Receives the accepted points.
-#[async_trait]
+#[boxed_futures]
 pub trait PointSink: Send + Sync + 'static {
     /// Accepts a batch, and waits while its queues are full. Meanwhile the connection is not read, so that
     /// the sender has to wait too. Returns `false` if the sink has failed or is shutting down; the batch is

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{DirectoryStore, RowProblem, RowStore, Share, StoreError, directories_above};
 use tokio::time::Instant;
 
@@ -23,7 +23,7 @@ const KNOWN_MAX: usize = 1_000_000;
 #[derive(Debug, Clone)]
 pub struct CleanDirectories(pub Arc<dyn DirectoryStore>);
 
-#[async_trait]
+#[boxed_futures]
 impl Job for CleanDirectories {
     fn name(&self) -> &'static str {
         "clean_directories"
@@ -40,7 +40,7 @@ struct Cleaning {
     unsettled: VecDeque<(Instant, String)>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Steps for Cleaning {
     type Item = String;
 
@@ -124,7 +124,7 @@ pub struct RepairDirectories {
     pub directories: Arc<dyn DirectoryStore>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Job for RepairDirectories {
     fn name(&self) -> &'static str {
         "repair_directories"
@@ -161,7 +161,7 @@ impl Known {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Steps for Repairing {
     type Item = String;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{MetricRow, RowPage, Share, StoreError};
 use tokio::time::Instant;
 
@@ -40,7 +40,7 @@ pub(crate) async fn has_settled(since: Instant, settle: Duration, waits: bool) -
 }
 
 /// The steps of a job, which differ between jobs. Every call may be repeated after an error.
-#[async_trait]
+#[boxed_futures]
 pub(crate) trait Steps: Send {
     type Item: Clone + Send + Sync;
 

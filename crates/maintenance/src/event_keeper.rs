@@ -2,14 +2,14 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 
 use crate::graphite_source::SourceEvent;
 use crate::verb_error::VerbError;
 
 /// Keeps the events of this data directory.
-#[async_trait]
+#[boxed_futures]
 pub trait EventKeeper: Send + Sync + Debug {
     /// Adds the events that are not kept yet, in the order of time. Two events with the same time, title, text and tags
     /// count as one. If there is no room for all, the oldest are left out.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, MetricId, Stage};
 use plumbago_store::{
     FlushBatch, MetricMeta, MetricRow, PointStore, ReadRequest, Share, SlotRange, StateRow, StoreError,
@@ -28,7 +28,7 @@ pub struct Expire {
     pub after: Duration,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Job for Expire {
     fn name(&self) -> &'static str {
         "expire"
@@ -43,7 +43,7 @@ struct Expiring {
     job: Expire,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Steps for Expiring {
     type Item = MetricRow;
 

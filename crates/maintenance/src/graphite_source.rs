@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 
 /// Where a server is, and how to access it.
@@ -72,7 +72,7 @@ pub enum SourceError {
 
 /// A Graphite server from which data is requested. The methods wait and repeat a request if the server is
 /// overloaded.
-#[async_trait]
+#[boxed_futures]
 pub trait GraphiteSource: Send + Sync + Debug {
     /// Returns the names of the server's metrics; if a glob is given, those that match it.
     ///

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 use plumbago_store::{HistorySink, MetricCopier, MetricCreator, RangeDeleter, SettingsChanger, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// Where histories are stored and read, metrics created and copied, ranges of them deleted, and settings changed.
-#[async_trait]
+#[boxed_futures]
 pub trait Histories: HistorySink + MetricCopier + MetricCreator + RangeDeleter + SettingsChanger {
     /// The settings that the storage rules give a new metric.
     fn config_for(&self, name: &str) -> Arc<MetricConfig>;

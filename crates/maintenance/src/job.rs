@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Clock, GlobError};
 use plumbago_store::{
     DirectoryStore, FlushStore, MetadataStore, PointStore, RowStore, Share, SharedWindows, StoreError,
@@ -122,7 +122,7 @@ pub enum JobError {
 }
 
 /// A job that handles all rows of one kind.
-#[async_trait]
+#[boxed_futures]
 pub trait Job: Send + Sync + Debug {
     /// The name of the job, also in the names of its files and in the labels of its self-metrics.
     fn name(&self) -> &'static str;

@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{MetricMeta, StoreError};
 
 /// The metrics that a process writes.
-#[async_trait]
+#[boxed_futures]
 pub trait LiveMetrics: Send + Sync + Debug {
     /// Whether each metric got a point since `since` (seconds since the epoch) or is being created, in the
     /// order of `names`.
@@ -69,7 +69,7 @@ pub trait LiveMetrics: Send + Sync + Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NobodyWrites;
 
-#[async_trait]
+#[boxed_futures]
 impl LiveMetrics for NobodyWrites {
     async fn are_written(&self, names: &[&str], _: i64) -> Result<Vec<bool>, StoreError> {
         Ok(vec![false; names.len()])

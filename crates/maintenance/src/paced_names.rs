@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::rate::Rate;
@@ -22,7 +22,7 @@ impl PacedNames {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetricNames for PacedNames {
     fn find(&self, which: &Which) -> NameBatches {
         let (mut found, rate) = (self.names.find(which), Arc::clone(&self.rate));

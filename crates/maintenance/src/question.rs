@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ const LINES: usize = 64;
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// A question with its parameters, which are the fields of the type.
-#[async_trait]
+#[boxed_futures]
 pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the question.
     const NAME: &'static str;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{MetadataStore, MetricMeta, MetricRow, RowProblem, RowStore, Share, StoreError};
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ pub struct CleanRows {
     pub metadata: Arc<dyn MetadataStore>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Job for CleanRows {
     fn name(&self) -> &'static str {
         "clean_rows"
@@ -43,7 +43,7 @@ struct Cleaning {
     suspects: VecDeque<(Instant, i64, String)>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Steps for Cleaning {
     type Item = MetricRow;
 

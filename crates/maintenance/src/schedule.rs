@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::GlobError;
 use plumbago_store::StoreError;
 use serde::Serialize;
@@ -29,7 +29,7 @@ const FIRST_MIN: Duration = Duration::from_secs(60);
 const REQUESTS_MAX: usize = 100;
 
 /// Ensures that only one daemon of a cluster at a time runs a job.
-#[async_trait]
+#[boxed_futures]
 pub trait JobLease: Send + Sync + Debug {
     /// Takes the lease of a job. Returns `false` if another daemon has it. The lease is held until it is
     /// released or lost; `lost` is cancelled then, and the job has to end.
@@ -46,7 +46,7 @@ pub trait JobLease: Send + Sync + Debug {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLeases;
 
-#[async_trait]
+#[boxed_futures]
 impl JobLease for NoLeases {
     async fn take(&self, _: &str, _: &CancellationToken) -> Result<bool, StoreError> {
         Ok(true)

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -90,7 +90,7 @@ pub struct BiggestTags {
 }
 
 /// The names of the metrics that exist.
-#[async_trait]
+#[boxed_futures]
 pub trait MetricNames: Send + Sync + Debug {
     /// Begins a search. The names are sent in batches of at most [`NAMES_IN_BATCH`], without duplicates,
     /// during the search. It waits for a slow reader, and ends when the receiver is dropped. Metrics that are

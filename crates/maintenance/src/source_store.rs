@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 use std::path::Path;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{MetaPage, StoreError, StoredMetric};
 
 use crate::verb_error::VerbError;
 
 /// A store that metrics are read from.
-#[async_trait]
+#[boxed_futures]
 pub trait SourceStore: Send + Sync {
     /// Identifies the store, for messages and for the list of a run that continues.
     fn identity(&self) -> String;
@@ -35,7 +35,7 @@ pub trait SourceStore: Send + Sync {
 }
 
 /// Opens other stores.
-#[async_trait]
+#[boxed_futures]
 pub trait StoreConnector: Send + Sync + Debug {
     /// Opens the store that a configuration file names. A relative path of a data directory in it starts from
     /// `directory`.

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ impl Turns {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl JobLease for Turns {
     async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
         loop {

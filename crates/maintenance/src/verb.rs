@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{KairosConnector, SeriesSource, StageSizes};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,7 +29,7 @@ pub use crate::tracker::{Moment, Tracker};
 pub use crate::verb_error::{FailureKind, VerbError};
 
 /// A piece of work on the store with its parameters, which are the fields of the type.
-#[async_trait]
+#[boxed_futures]
 pub trait Verb: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The name of the job.
     const NAME: &'static str;
@@ -133,7 +133,7 @@ impl Work {
 }
 
 /// Accepts points as if from a sender.
-#[async_trait]
+#[boxed_futures]
 pub trait PointWriter: Send + Sync + std::fmt::Debug {
     /// Accepts a point, which can be read from then on unless the engine refuses it. Returns the canonical name.
     ///
@@ -143,7 +143,7 @@ pub trait PointWriter: Send + Sync + std::fmt::Debug {
 }
 
 /// A verb without its type, for the list of jobs.
-#[async_trait]
+#[boxed_futures]
 pub trait AnyVerb: Send + Sync {
     /// The name of the job.
     fn name(&self) -> &'static str;
@@ -158,7 +158,7 @@ pub trait AnyVerb: Send + Sync {
     async fn run(&self, work: &Work) -> Result<Value, VerbError>;
 }
 
-#[async_trait]
+#[boxed_futures]
 impl<V: Verb> AnyVerb for V {
     fn name(&self) -> &'static str {
         V::NAME

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use nix::sys::resource::{UsageWho, getrusage};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
 use plumbago_spool::{Sender, SenderConfig, Spool, SpoolConfig, SpooledStore};
 use plumbago_store::{
@@ -29,7 +29,7 @@ struct Counting {
     runs: AtomicU64,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RemotePoints for Counting {
     async fn write_at(&self, batch: &WriteBatch, _: i64) -> Result<(), WriteRefusal> {
         self.rows.fetch_add(batch.known(), Ordering::Relaxed);

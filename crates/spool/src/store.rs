@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::SpoolError;
 use crate::queue::{Edit, Id, Slice, Spool, State};
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{
     BlockLayout, Capabilities, Column, ErrorKind, FlushBatch, FlushStore, PointStore, ReadRequest,
@@ -307,7 +307,7 @@ impl FlushStore for SpooledStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for SpooledStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let (store, batch) = (self.clone(), batch.clone());

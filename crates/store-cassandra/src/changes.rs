@@ -5,7 +5,7 @@
 
 mod reader;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::StoreError;
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
@@ -25,7 +25,7 @@ type Row = (CqlTimeuuid, Option<bool>, Option<Vec<String>>, Option<Uuid>);
 
 /// The source from which a reader gets the rows of the feed. If `is_last` is set, no row that was
 /// acknowledged may be missing.
-#[async_trait]
+#[boxed_futures]
 trait FeedRows: Send + Sync + std::fmt::Debug {
     /// The rows of a bucket that are later than a time.
     async fn rows_after(
@@ -47,7 +47,7 @@ trait FeedRows: Send + Sync + std::fmt::Debug {
     async fn row(&self, bucket: i64, at: CqlTimeuuid, is_last: bool) -> Result<Option<Row>, StoreError>;
 }
 
-#[async_trait]
+#[boxed_futures]
 impl FeedRows for NameStore {
     async fn rows_after(
         &self,

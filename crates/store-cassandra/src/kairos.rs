@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
     ErrorKind, KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit, Share, StoreError,
 };
@@ -108,7 +108,7 @@ impl KairosKeyspace {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl KairosTables for KairosKeyspace {
     async fn unit(&self) -> Result<KairosUnit, StoreError> {
         if let Some(table) = self.table("spec") {
@@ -206,7 +206,7 @@ impl KairosTables for KairosKeyspace {
 #[derive(Debug)]
 pub struct KairosServers(pub Config);
 
-#[async_trait]
+#[boxed_futures]
 impl KairosConnector for KairosServers {
     async fn connect(
         &self,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{Lease, StoreError};
 use scylla::statement::SerialConsistency;
 use uuid::Uuid;
@@ -46,7 +46,7 @@ impl HeldLease {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Lease for HeldLease {
     async fn renew(&self) -> Result<bool, StoreError> {
         let text = self.store.text.renew_lease();

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
     DirectoryPage, DirectoryStore, ErrorKind, MetricRow, RowPage, RowProblem, RowStore, Share, StoreError,
     directories_above,
@@ -145,7 +145,7 @@ impl NameStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RowStore for CassandraStore {
     /// Reads both tables over the same tokens, and returns only those tokens that both pages cover.
     async fn scan_rows(
@@ -195,7 +195,7 @@ impl RowStore for CassandraStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl DirectoryStore for CassandraStore {
     async fn scan_directories(
         &self,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
     ChangeFeed, Lease, MetaPage, NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures,
     SharedStore, StoreError, WriterIdentity,
@@ -28,7 +28,7 @@ const CLOCK_TOLERANCE_MS: i64 = 1000;
 const ADVICE: &str = "If a node has stopped or hangs, look at its log; if the disk of its data or commit \
                       log is full, make room; then restart the node, even if its process still runs";
 
-#[async_trait]
+#[boxed_futures]
 impl ReadNotes for CassandraStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let every = u64::from(self.config.read_on_sampling);
@@ -39,7 +39,7 @@ impl ReadNotes for CassandraStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SharedStore for CassandraStore {
     async fn wait_until_up(&self) -> Result<(), StoreError> {
         self.wait().await

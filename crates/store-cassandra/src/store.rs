@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, Clock, MetricId, Pattern, Stage, Window};
 use plumbago_store::merge;
 use plumbago_store::{
@@ -251,7 +251,7 @@ impl Store for CassandraStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RemotePoints for CassandraStore {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         self.writer.write_runs_at(batch, timestamp_us).await
@@ -321,7 +321,7 @@ impl RemotePoints for CassandraStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for CassandraStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.writer.write_at(batch, self.writer.next_timestamp_us()).await
@@ -360,7 +360,7 @@ impl PointStore for CassandraStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetadataStore for CassandraStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         self.names.create(metrics).await

@@ -1,11 +1,11 @@
 //! `CassandraStore` as a store whose windows can be repaired.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{SharedWindows, SlotRange, SlotRow, StoreError, WriteBatch, WriterIdentity};
 
 use crate::store::CassandraStore;
 
-#[async_trait]
+#[boxed_futures]
 impl SharedWindows for CassandraStore {
     fn identity(&self) -> WriterIdentity {
         self.identity.get()

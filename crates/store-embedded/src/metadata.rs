@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_fjall_host::pressure;
 use plumbago_model::{MetricConfig, MetricId};
 use plumbago_store::{ErrorKind, FlushStore, MetaEntry, MetaPage, MetadataStore, MetricMeta, StoreError};
@@ -146,7 +146,7 @@ fn scan(open: &Open, damage: &DamageReporter, position: Option<Vec<u8>>, limit: 
     page
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetadataStore for EmbeddedStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let (store, metrics) = (self.clone(), metrics.to_vec());

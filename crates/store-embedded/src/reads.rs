@@ -3,8 +3,8 @@
 //! The days help an operator to find metrics that are never read. Nothing else depends on them. They are not
 //! in the copy of the names: a name that was restored from the copy has no day.
 
-use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_fjall_host::pressure;
 use plumbago_model::MetricId;
 use plumbago_store::{ReadNotes, StoreError};
@@ -97,7 +97,7 @@ fn start_of(day: u32) -> u32 {
     day.saturating_mul(DAY as u32)
 }
 
-#[async_trait]
+#[boxed_futures]
 impl ReadNotes for EmbeddedStore {
     async fn note_read(&self, names: &[&str]) -> Result<(), StoreError> {
         let (store, now) = (self.clone(), self.core.clock.now());

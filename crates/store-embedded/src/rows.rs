@@ -1,8 +1,8 @@
 //! The rows of metrics as the clean-up sees them. Each metric has one row, which is sound or broken.
 //! Directories have none.
 
-use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricId;
 use plumbago_store::{MetricRow, RowPage, RowProblem, RowStore, Share, StoreError};
 
@@ -76,7 +76,7 @@ fn delete(core: &Core, open: &Open, names: &[String], as_of_us: i64) -> Result<(
         .map_err(|error| write_error(format!("delete metrics in {}", core.dir.display()), error))
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RowStore for EmbeddedStore {
     async fn scan_rows(
         &self,

@@ -1,6 +1,6 @@
 //! Measures the size of the rows of metrics.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{StageSizes, StoreError};
 
@@ -10,7 +10,7 @@ use crate::open::Open;
 use crate::row::key;
 use crate::store::{EmbeddedStore, run_blocking};
 
-#[async_trait]
+#[boxed_futures]
 impl StageSizes for EmbeddedStore {
     async fn sizes(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<Vec<Vec<u64>>, StoreError> {
         let (store, metrics) = (self.clone(), metrics.to_vec());

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use fjall::PersistMode;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_fjall_host::{HeldFile, Host, Settings, damaged_file};
 use plumbago_model::{Clock, MetricId, Stage};
 use plumbago_store::{
@@ -250,7 +250,7 @@ impl Store for EmbeddedStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for EmbeddedStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let (store, batch) = (self.clone(), batch.clone());

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::StoreError;
 
@@ -52,7 +52,7 @@ pub struct CopyReport {
 }
 
 /// Copies metrics.
-#[async_trait]
+#[boxed_futures]
 pub trait MetricCopier: Send + Sync + Debug {
     /// Copies metrics with all stages, values and counts. The names must all be different, and no new name may be one
     /// of the old ones. The reports have the order of `copies`. Repeating the call counts nothing twice.

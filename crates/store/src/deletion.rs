@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::StoreError;
 
@@ -35,7 +35,7 @@ pub struct RangeReport {
 }
 
 /// Deletes time ranges while points of the metrics may arrive.
-#[async_trait]
+#[boxed_futures]
 pub trait RangeDeleter: Send + Sync + Debug {
     /// Deletes a range of different metrics, in memory and in the store. Points accepted afterwards stay. The
     /// reports are in the order of `names`. Repeating the call changes nothing.

@@ -9,7 +9,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 
 use crate::StoreError;
@@ -85,7 +85,7 @@ pub struct RowPage {
 }
 
 /// The rows of metrics, for maintenance jobs.
-#[async_trait]
+#[boxed_futures]
 pub trait RowStore: Send + Sync + Debug {
     /// Returns one page of the metrics in a part, about `limit` of them. An empty page need not be the last.
     /// Every metric that has at least one row appears exactly once. Positions stay valid after a restart.
@@ -124,7 +124,7 @@ pub trait RowStore: Send + Sync + Debug {
 }
 
 /// The rows of directories, in stores that have such rows. Names have no dot at the end.
-#[async_trait]
+#[boxed_futures]
 pub trait DirectoryStore: Send + Sync + Debug {
     /// Returns one page of the directories in a part, about `limit` of them. An empty page need not be the
     /// last. Positions stay valid after a restart.

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, Series};
 
 use crate::StoreError;
@@ -117,7 +117,7 @@ impl From<Series> for KnownSlots {
 }
 
 /// Reads series by name.
-#[async_trait]
+#[boxed_futures]
 pub trait SeriesSource: Send + Sync + Debug {
     /// Returns the series of a request in the order of its names. A name is left out if no such metric
     /// exists or its retention does not reach the range. A metric without points in the range is returned

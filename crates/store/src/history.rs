@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 
 use crate::StoreError;
@@ -78,7 +78,7 @@ pub struct HistoryReport {
 }
 
 /// Stores histories of metrics while other points of the metrics may arrive.
-#[async_trait]
+#[boxed_futures]
 pub trait HistorySink: Send + Sync + Debug {
     /// Stores histories of different metrics. The reports have the order of the histories. Repeating the call changes
     /// nothing.

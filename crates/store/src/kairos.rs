@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::{Share, StoreError};
 
@@ -41,7 +41,7 @@ pub struct KairosPage {
 }
 
 /// A keyspace of a KairosDB. Nothing is ever written to it.
-#[async_trait]
+#[boxed_futures]
 pub trait KairosTables: Send + Sync + Debug {
     /// The unit in which the keyspace counts the time within a row. A keyspace that was never opened by
     /// version 1.3 or later does not contain the unit; it is then derived by the rule of that version.
@@ -92,7 +92,7 @@ pub trait KairosTables: Send + Sync + Debug {
 }
 
 /// Connects to keyspaces of KairosDBs.
-#[async_trait]
+#[boxed_futures]
 pub trait KairosConnector: Send + Sync + Debug {
     /// Connects to a keyspace. Uses user and TLS of the configuration, and its contact points if none are given.
     ///

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, MetricId, Stage};
 
 use crate::{
@@ -103,7 +103,7 @@ impl Store for MemoryStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for MemoryStore {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.lock_to_write().apply(batch);
@@ -205,7 +205,7 @@ impl FlushStore for MemoryStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetadataStore for MemoryStore {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let mut inner = self.lock_to_write();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricConfig, MetricId};
 
 use crate::{Store, StoreError};
@@ -66,7 +66,7 @@ impl MetaPage {
 }
 
 /// Records when metrics were last read.
-#[async_trait]
+#[boxed_futures]
 pub trait ReadNotes: Store {
     /// Records the time at which existing metrics were read. The store may use only a sample of the calls,
     /// and keep only the day.
@@ -77,7 +77,7 @@ pub trait ReadNotes: Store {
 }
 
 /// Stores metadata. Callers pass canonical names only.
-#[async_trait]
+#[boxed_futures]
 pub trait MetadataStore: Store {
     /// Creates metrics. A metric that exists keeps its `created_on` and gets the new settings.
     ///

@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::Stage;
 
 use crate::{FetchRequest, PeerRows, SlotRange, WindowRow};
 
 /// The other daemons on the same store.
-#[async_trait]
+#[boxed_futures]
 pub trait Peers: Send + Sync + Debug {
     /// Returns the pending rows of every peer for the metrics of a request. A peer that fails or does not
     /// answer in time is left out.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricId, Stage};
 
 use crate::merge::{self, OtherReplica, WindowRow};
@@ -256,7 +256,7 @@ pub struct WriteLimits {
 }
 
 /// Stores and reads the slots of metrics.
-#[async_trait]
+#[boxed_futures]
 pub trait PointStore: Store {
     /// Writes runs. Writing the same batch again changes nothing.
     ///

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Stage};
 use uuid::Uuid;
 
@@ -32,7 +32,7 @@ impl From<StoreError> for WriteRefusal {
 
 /// Points in a store on other machines. Every write carries a timestamp, and of two versions of a slot the
 /// one with the later timestamp stays. So writes may be repeated and may arrive in any order.
-#[async_trait]
+#[boxed_futures]
 pub trait RemotePoints: Send + Sync + Debug {
     /// Writes runs under a timestamp (microseconds since the epoch) and returns once all are acknowledged.
     /// All runs of a call are of one stage and no slot occurs twice. [`Run::whole`](crate::Run::whole) is
@@ -130,7 +130,7 @@ pub trait RemotePoints: Send + Sync + Debug {
     fn write_limits(&self) -> WriteLimits;
 }
 
-#[async_trait]
+#[boxed_futures]
 impl<R: RemotePoints + ?Sized> RemotePoints for Arc<R> {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         (**self).write_at(batch, timestamp_us).await

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 
 use crate::StoreError;
@@ -32,7 +32,7 @@ pub struct SettingsReport {
 }
 
 /// Gives metrics other settings while points of them may arrive.
-#[async_trait]
+#[boxed_futures]
 pub trait SettingsChanger: Send + Sync + Debug {
     /// The settings with which points of these metrics are stored now; `None` for a metric that was not used
     /// since the start. The settings in the metadata store may be different: after a kill during a change, or
@@ -64,7 +64,7 @@ pub enum Creation {
 }
 
 /// Creates metrics that have no points yet.
-#[async_trait]
+#[boxed_futures]
 pub trait MetricCreator: Send + Sync + Debug {
     /// Creates metrics with these settings, each at most once. The results have the order of the metrics. A dry run
     /// changes nothing.

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::Retention;
 use uuid::Uuid;
 
@@ -76,7 +76,7 @@ pub struct Changes {
 }
 
 /// One reader of the change feed.
-#[async_trait]
+#[boxed_futures]
 pub trait ChangeFeed: Send + Debug {
     /// Returns the changes since the last poll. The first polls return those since the time at which the feed was
     /// opened.
@@ -87,7 +87,7 @@ pub trait ChangeFeed: Send + Debug {
 }
 
 /// A lease that is held. It expires unless it is renewed in time.
-#[async_trait]
+#[boxed_futures]
 pub trait Lease: Send + Sync + Debug {
     /// Extends the lease by its full time. Returns `false` if it was lost to another holder.
     ///
@@ -103,7 +103,7 @@ pub trait Lease: Send + Sync + Debug {
 }
 
 /// A store that several daemons share.
-#[async_trait]
+#[boxed_futures]
 pub trait SharedStore: MetadataStore + ReadNotes {
     /// Waits until the servers answer.
     ///

@@ -74,7 +74,7 @@ impl<'a> ShownSlots<'a> {
 mod tests {
     use std::sync::Mutex;
 
-    use async_trait::async_trait;
+    use plumbago_boxed_futures::boxed_futures;
     use plumbago_model::Series;
 
     use super::*;
@@ -90,7 +90,7 @@ mod tests {
         asked: Mutex<Vec<FetchRequest>>,
     }
 
-    #[async_trait]
+    #[boxed_futures]
     impl SeriesSource for Source {
         async fn fetch(&self, _: &FetchRequest) -> Result<Vec<Series>, FetchError> {
             Err(FetchError::Stopping)

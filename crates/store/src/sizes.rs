@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Stage};
 
 use crate::StoreError;
 
 /// Measures how much space the points of metrics use.
-#[async_trait]
+#[boxed_futures]
 pub trait StageSizes: Send + Sync + Debug {
     /// Returns for each metric the size of each of its stages in bytes. This is the size of keys and
     /// compressed rows as they were written, without the overhead and the compression of the database itself.

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::{SlotRange, StoreError, WriteBatch, WriterIdentity, WriterRow};
 
@@ -10,7 +10,7 @@ use crate::{SlotRange, StoreError, WriteBatch, WriterIdentity, WriterRow};
 pub type SlotRow = (u32, WriterRow);
 
 /// The windows of a store that several daemons write to.
-#[async_trait]
+#[boxed_futures]
 pub trait SharedWindows: Send + Sync + Debug {
     /// The identity under which this daemon writes.
     fn identity(&self) -> WriterIdentity;

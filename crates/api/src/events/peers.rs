@@ -4,14 +4,14 @@
 use std::fmt::Debug;
 use std::sync::{Arc, PoisonError};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{EventFilter, EventQuestion, PeerEvent, WriterIdentity};
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::{Event, EventLog, ids};
 
 /// The other daemons on the same store, and which writer this daemon is.
-#[async_trait]
+#[boxed_futures]
 pub trait EventPeers: Send + Sync + Debug {
     /// The writer that this daemon is now.
     fn writer(&self) -> WriterIdentity;
@@ -126,7 +126,7 @@ mod tests {
         all: Arc<Mutex<Vec<Arc<EventLog>>>>,
     }
 
-    #[async_trait]
+    #[boxed_futures]
     impl EventPeers for Logs {
         fn writer(&self) -> WriterIdentity {
             self.writer

@@ -96,7 +96,7 @@ mod tests {
     #[derive(Debug)]
     struct Empty;
 
-    #[async_trait::async_trait]
+    #[plumbago_boxed_futures::boxed_futures]
     impl RuleTester for Empty {
         async fn in_force(&self) -> Result<Value, AdminError> {
             Ok(json!({}))
@@ -111,14 +111,14 @@ mod tests {
         }
     }
 
-    #[async_trait::async_trait]
+    #[plumbago_boxed_futures::boxed_futures]
     impl CostSource for Empty {
         async fn costs(&self, _: CostQuestion, _: TrialLimits) -> Result<Value, AdminError> {
             Ok(json!({}))
         }
     }
 
-    #[async_trait::async_trait]
+    #[plumbago_boxed_futures::boxed_futures]
     impl StatusSource for Empty {
         async fn status(&self) -> Result<Value, AdminError> {
             Ok(json!({}))

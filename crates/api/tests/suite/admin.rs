@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::{Answer, exchange};
-use async_trait::async_trait;
 use plumbago_api::{
     AdminActions, AdminConfig, AdminError, AdminHandles, AdminSecret, MaintenanceRequest, PeerHeads,
     PortLimits, Readiness, Server,
 };
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_telemetry::{Condition, Conditions, Registry, Severity};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -28,7 +28,7 @@ impl Readiness for Process {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl AdminActions for Process {
     async fn flush(&self) -> Result<Value, AdminError> {
         Err(AdminError::Failed("the disk is full".to_owned()))
@@ -56,7 +56,7 @@ impl AdminActions for Process {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PeerHeads for Process {
     async fn pending(&self, message: &[u8]) -> Result<Vec<u8>, AdminError> {
         Ok(message.iter().rev().copied().collect())

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::join_all;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PeerEvent, Peers};
 use plumbago_telemetry::Registry;
 
@@ -71,7 +71,7 @@ impl Client {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Peers for Client {
     async fn pending(&self, request: &FetchRequest) -> Vec<PeerAnswer> {
         self.ask_all(Kind::Points, wire::request(request), wire::read_answer).await

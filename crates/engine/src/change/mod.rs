@@ -10,7 +10,7 @@ mod stages;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, Window};
 use plumbago_store::{
     ErrorKind, FetchError, FlushBatch, MetricMeta, SettingsChange, SettingsChanger, SettingsReport, StateRow,
@@ -107,7 +107,7 @@ impl Work {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SettingsChanger for Engine {
     async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError> {
         self.settings_of(names).await.map_err(stopping)

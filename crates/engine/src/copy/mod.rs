@@ -12,7 +12,7 @@ mod stored;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{PointBatch, Window};
 use plumbago_store::{
     CopyOptions, CopyReport, Creation, ErrorKind, FetchError, History, HistoryOptions, MetricCopier,
@@ -45,7 +45,7 @@ struct Work {
     head: Box<ImportHead>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetricCopier for Engine {
     async fn copy_metrics(
         &self,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
     ErrorKind, FetchError, FlushBatch, History, HistoryOptions, HistoryReport, HistorySink, MetricMeta,
     StateRow, StoreError,
@@ -43,7 +43,7 @@ struct Work {
     created: bool,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl HistorySink for Engine {
     async fn take(
         &self,

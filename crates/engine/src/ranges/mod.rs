@@ -8,7 +8,7 @@ pub(crate) mod plan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
     ErrorKind, FlushBatch, RangeDeleter, RangeReport, SlotRange, StateRow, StoreError, TimeRange,
 };
@@ -39,7 +39,7 @@ struct Work {
     open: Option<Vec<plumbago_model::Window>>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RangeDeleter for Engine {
     async fn delete_range(
         &self,

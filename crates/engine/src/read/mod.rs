@@ -11,8 +11,8 @@ pub use pending::RawPoints;
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
 use futures::future::try_join_all;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, Series, Window};
 use plumbago_store::{
     Column, FetchError, FetchRequest, KnownSlots, MetadataStore, PeerAnswer, PeerRows, Peers, PointStore,
@@ -216,7 +216,7 @@ fn slots(answers: &[Option<HeadAnswer>]) -> u64 {
     answers.iter().flatten().map(|answer| u64::from(answer.slots.1 - answer.slots.0)).sum()
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SeriesSource for Reader {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         let series = |part: Part| {

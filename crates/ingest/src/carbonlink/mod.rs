@@ -17,7 +17,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 pub use bound::{BindError, Carbonlink};
 pub use config::Config;
@@ -35,7 +35,7 @@ pub(crate) fn check_request(frame: &[u8]) {
 pub type Points = Vec<(u32, f64)>;
 
 /// Answers the requests of carbonlink.
-#[async_trait]
+#[boxed_futures]
 pub trait Cache: Send + Sync + 'static {
     /// Returns the points of stage 0 of each metric that are accepted and not in the store's tables yet, in
     /// the order of `names`. A metric that does not exist has no points. `None` if there are more than

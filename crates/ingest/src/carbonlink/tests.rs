@@ -181,7 +181,7 @@ struct Stub {
     changed: Mutex<Vec<String>>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Cache for Stub {
     async fn points(&self, names: &[Arc<str>], points_max: usize) -> Result<Option<Vec<Points>>, CacheError> {
         if &*names[0] == "slow" {

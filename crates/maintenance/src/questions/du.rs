@@ -1,6 +1,6 @@
 //! The question `du`: the size of the points of metrics in the store, by directory.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Stage, escaped};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct Size {
     pub quota: Option<DirectoryQuota>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for Du {
     const NAME: &'static str = "du";
     type Row = Size;

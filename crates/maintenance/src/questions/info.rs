@@ -1,6 +1,6 @@
 //! The question `info`: the settings, dates and sizes of a metric.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, Stage};
 use plumbago_store::ShownSlots;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub struct StageInfo {
     pub bytes: Option<u64>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for Info {
     const NAME: &'static str = "info";
     type Row = MetricInfo;

@@ -1,6 +1,6 @@
 //! The question `list`: the names of metrics.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 
 use super::is_zero;
@@ -32,7 +32,7 @@ pub struct Listed {
     pub name: String,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for List {
     const NAME: &'static str = "list";
     type Row = Listed;

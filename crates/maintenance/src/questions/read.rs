@@ -1,6 +1,6 @@
 //! The questions `read`: points of metrics, as Graphite shows them or as a stage has them stored.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricConfig, Stage};
 use plumbago_store::{MetricMeta, ReadRequest, ShownSlots, SlotRange};
 use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ pub struct Points {
     pub points: Vec<(i64, f64, Option<f64>)>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for Read {
     const NAME: &'static str = "read";
     type Row = Points;
@@ -113,7 +113,7 @@ impl Read {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for ReadStage {
     const NAME: &'static str = "read_stage";
     type Row = Points;

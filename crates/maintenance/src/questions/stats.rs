@@ -1,6 +1,6 @@
 //! The question `stats`: how many metrics and points each namespace has. A namespace is a pattern of names.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::rules::Pattern;
 use plumbago_model::{MetricId, Stage};
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ pub struct NamespaceSize {
     pub without_tagged: bool,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for Stats {
     const NAME: &'static str = "stats";
     type Row = NamespaceSize;

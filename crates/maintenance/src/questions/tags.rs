@@ -1,6 +1,6 @@
 //! The question `tags`: tags, or the values of one.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 
 use crate::question::{Question, Rows};
@@ -26,7 +26,7 @@ pub struct Tag {
     pub series: u64,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Question for Tags {
     const NAME: &'static str = "tags";
     type Row = Tag;

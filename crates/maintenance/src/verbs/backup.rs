@@ -1,6 +1,6 @@
 //! The verb `backup`: copies the data directory of the running daemon ([`crate::backup`]).
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_telemetry::Registry;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::verb::{Verb, VerbError, Work};
 #[serde(transparent)]
 pub struct Backup(pub Order);
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for Backup {
     const NAME: &'static str = "backup";
     type Answer = Taken;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::Share;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub struct Clean {
     pub settings: Settings,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for Clean {
     const NAME: &'static str = "clean";
     type Answer = Vec<Report>;
@@ -82,7 +82,7 @@ pub struct Repair {
     pub settings: Settings,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for Repair {
     const NAME: &'static str = "repair";
     type Answer = Vec<Report>;

@@ -1,6 +1,6 @@
 //! The verbs `copy` and `move`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use serde::{Deserialize, Serialize};
 
 use crate::copies::{CopiesReport, CopyPlan, Old, copy};
@@ -24,7 +24,7 @@ pub struct MoveMetrics {
     pub plan: CopyPlan,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for CopyMetrics {
     const NAME: &'static str = "copy";
     type Answer = CopiesReport;
@@ -38,7 +38,7 @@ impl Verb for CopyMetrics {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for MoveMetrics {
     const NAME: &'static str = "move";
     type Answer = CopiesReport;

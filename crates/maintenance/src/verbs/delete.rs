@@ -5,7 +5,7 @@ mod range;
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::has_glob;
 use plumbago_store::TimeRange;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Delete {
     pub until: Option<i64>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for Delete {
     const NAME: &'static str = "delete";
     type Answer = Deleted;

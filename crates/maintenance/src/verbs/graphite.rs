@@ -1,6 +1,6 @@
 //! The verbs `import-graphite` and `import-events`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::events::{self, EventsReport};
 use crate::graphite::{ImportGraphiteReport, import};
@@ -12,7 +12,7 @@ pub use crate::graphite::ImportGraphite;
 /// The most requests that are under way at a time.
 const WORKERS_MAX: usize = 64;
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportGraphite {
     const NAME: &'static str = "import-graphite";
     const NEEDS_DATA: bool = false;
@@ -35,7 +35,7 @@ impl Verb for ImportGraphite {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportEvents {
     const NAME: &'static str = "import-events";
     const NEEDS_DATA: bool = false;

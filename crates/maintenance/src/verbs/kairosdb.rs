@@ -1,6 +1,6 @@
 //! The verb `import-kairosdb`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::kairosdb::{ImportKairosdbReport, import};
 use crate::verb::{Verb, VerbError, Work};
@@ -10,7 +10,7 @@ pub use crate::kairosdb::ImportKairosdb;
 /// The most blocks that are read and parts that are stored at a time.
 const WORKERS_MAX: usize = 64;
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportKairosdb {
     const NAME: &'static str = "import-kairosdb";
     const NEEDS_DATA: bool = false;

@@ -1,13 +1,13 @@
 //! The verb `import-names`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::names::{ImportNamesReport, import};
 use crate::verb::{Verb, VerbError, Work};
 
 pub use crate::names::ImportNames;
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportNames {
     const NAME: &'static str = "import-names";
     const NEEDS_DATA: bool = false;

@@ -1,6 +1,6 @@
 //! The verb `import-store`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::other_store::{ImportStoreReport, import};
 use crate::verb::{Verb, VerbError, Work};
@@ -10,7 +10,7 @@ pub use crate::other_store::ImportStore;
 /// The most batches that are read and stored at a time.
 const WORKERS_MAX: usize = 64;
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportStore {
     const NAME: &'static str = "import-store";
     const NEEDS_DATA: bool = false;

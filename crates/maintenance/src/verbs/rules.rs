@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::MetricConfig;
 use plumbago_store::{ErrorKind, SettingsChange, StoreError};
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ pub(crate) struct Growing {
     refused: BTreeMap<String, Refused>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ApplyRules {
     const NAME: &'static str = "rules-apply";
     type Answer = Applied;
@@ -191,7 +191,7 @@ const JOB: &str = "apply_rules";
 #[derive(Debug)]
 pub struct ApplyRulesJob(pub Work);
 
-#[async_trait]
+#[boxed_futures]
 impl Job for ApplyRulesJob {
     fn name(&self) -> &'static str {
         JOB

@@ -1,6 +1,6 @@
 //! The verbs `import-whisper` and `export-whisper`.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use crate::export::{ExportReport, export_whisper};
 use crate::import::{ImportReport, TaggedNames, import_whisper};
@@ -12,7 +12,7 @@ pub use crate::import::ImportWhisper;
 /// The most groups of files that are read and stored at a time.
 const WORKERS_MAX: usize = 64;
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ImportWhisper {
     const NAME: &'static str = "import-whisper";
     const NEEDS_DATA: bool = false;
@@ -49,7 +49,7 @@ impl Verb for ImportWhisper {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for ExportWhisper {
     const NAME: &'static str = "export-whisper";
     type Answer = ExportReport;

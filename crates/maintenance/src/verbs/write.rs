@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Stage, sanitize};
 use plumbago_store::FetchRequest;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct Written {
     pub value: f64,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Verb for Write {
     const NAME: &'static str = "write";
     type Answer = Written;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{MetricId, Pattern};
 use plumbago_store::{MetricRow, PointStore, RowStore, Share, SharedWindows, StoreError};
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ pub struct RepairWindows {
     pub after: Duration,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Job for RepairWindows {
     fn name(&self) -> &'static str {
         "repair_windows"
@@ -183,7 +183,7 @@ impl Repairing {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Steps for Repairing {
     type Item = MetricRow;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::WriterIdentity;
 use serde::{Deserialize, Serialize};
 
@@ -73,7 +73,7 @@ impl RepairNewWriter {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Job for RepairNewWriter {
     fn name(&self) -> &'static str {
         NAME

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::expire::Expire;
 use plumbago_maintenance::{Context, Job, Stores};
 use plumbago_model::{MetricId, Stage};
@@ -105,7 +105,7 @@ impl Store for OfOthers {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for OfOthers {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.0.write(batch).await

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::checkpoint::Checkpoints;
 use plumbago_maintenance::directories::{CleanDirectories, RepairDirectories};
 use plumbago_maintenance::job::Progress;
@@ -248,7 +248,7 @@ struct Live {
     forgotten: Mutex<Vec<String>>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl LiveMetrics for Live {
     async fn closed_until(&self, names: &[&str]) -> Result<Vec<i64>, StoreError> {
         Ok(vec![i64::MAX; names.len()])
@@ -334,7 +334,7 @@ async fn a_failing_store_delays_a_job() {
     #[derive(Debug)]
     struct Failing(MemoryStore, AtomicU64);
 
-    #[async_trait]
+    #[boxed_futures]
     impl DirectoryStore for Failing {
         async fn scan_directories(
             &self,

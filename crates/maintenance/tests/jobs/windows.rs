@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::checkpoint::Checkpoints;
 use plumbago_maintenance::windows::{RepairNewWriter, RepairWindows, Selection};
 use plumbago_maintenance::{Context, Job, LiveMetrics, NobodyWrites};
@@ -74,7 +74,7 @@ impl Store for Shared {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for Shared {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         assert!(batch.runs.iter().all(|run| run.stage_index > 0));
@@ -126,7 +126,7 @@ impl PointStore for Shared {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SharedWindows for Shared {
     fn identity(&self) -> WriterIdentity {
         self.own
@@ -245,7 +245,7 @@ async fn open_windows_are_left_alone() {
     #[derive(Debug)]
     struct Open(i64);
 
-    #[async_trait]
+    #[boxed_futures]
     impl LiveMetrics for Open {
         async fn are_written(&self, names: &[&str], _: i64) -> Result<Vec<bool>, StoreError> {
             Ok(vec![true; names.len()])

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{Activity, FindRange};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_store::{FetchError, RowStore};
 
@@ -66,7 +66,7 @@ impl NewestPoints {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Activity for NewestPoints {
     async fn are_active(&self, names: &[&str], range: FindRange) -> Result<Vec<bool>, FetchError> {
         let since = range.from.saturating_sub(self.tolerance);

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use plumbago_aggregation::Balance as Aggregated;
 use plumbago_api::{AdminActions, AdminError, MaintenanceRequest};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::{Engine, Ledger, Reader};
 use plumbago_ingest::Reject;
 use plumbago_maintenance::runs::{RunError, Runs};
@@ -73,7 +73,7 @@ impl AdminControl {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl AdminActions for AdminControl {
     async fn flush(&self) -> Result<Value, AdminError> {
         self.engine.flush_all().await.map_err(|error| AdminError::Failed(error.to_string()))?;

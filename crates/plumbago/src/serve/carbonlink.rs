@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{Metadata, MetadataError};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Reader;
 use plumbago_ingest::carbonlink::{Cache, CacheError, Carbonlink, Points};
 use plumbago_model::Clock;
@@ -34,7 +34,7 @@ pub(super) fn bind(config: &Config, core: &Core) -> Result<Option<Carbonlink>, F
         .map_err(|error| internal(error.into()))
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Cache for EngineCache {
     async fn points(&self, names: &[Arc<str>], points_max: usize) -> Result<Option<Vec<Points>>, CacheError> {
         // A text that is not a valid name has no points either.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use async_trait::async_trait;
 use plumbago_api::{AdminError, CostQuestion, CostSource, TrialLimits};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::costs;
 use plumbago_maintenance::tester::trial::Limits;
 use plumbago_maintenance::verb::Work;
@@ -36,7 +36,7 @@ impl Costs {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl CostSource for Costs {
     async fn costs(&self, question: CostQuestion, limits: TrialLimits) -> Result<Value, AdminError> {
         let limits = Limits { metrics_max: limits.metrics_max, until: Instant::now() + limits.time };

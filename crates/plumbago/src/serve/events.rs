@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{EventLog, EventPeers, NewEvent};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_maintenance::events::{EventKeeper, EventsReport};
 use plumbago_maintenance::graphite::SourceEvent;
 use plumbago_maintenance::verb::VerbError;
@@ -86,7 +86,7 @@ impl Events {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl EventKeeper for Events {
     async fn add_missing(&self, events: Vec<SourceEvent>, dry_run: bool) -> Result<EventsReport, VerbError> {
         let kept = self.clone();

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::KeptAnswers;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_maintenance::import::Histories;
 use plumbago_model::MetricConfig;
@@ -33,7 +33,7 @@ impl fmt::Debug for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl HistorySink for EngineHistories {
     async fn take(
         &self,
@@ -48,7 +48,7 @@ impl HistorySink for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RangeDeleter for EngineHistories {
     async fn delete_range(
         &self,
@@ -65,7 +65,7 @@ impl RangeDeleter for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SettingsChanger for EngineHistories {
     async fn settings_in_use(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, StoreError> {
         self.engine.settings_in_use(names).await
@@ -79,7 +79,7 @@ impl SettingsChanger for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetricCopier for EngineHistories {
     async fn copy_metrics(
         &self,
@@ -95,7 +95,7 @@ impl MetricCopier for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetricCreator for EngineHistories {
     async fn create_metrics(
         &self,
@@ -106,7 +106,7 @@ impl MetricCreator for EngineHistories {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Histories for EngineHistories {
     fn config_for(&self, name: &str) -> Arc<MetricConfig> {
         self.rules.load().config_for(name)

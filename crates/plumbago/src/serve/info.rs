@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{KeptAnswers, Metadata, MetadataError};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_model::{Aggregation, MetricConfig};
 use plumbago_store::MetadataStore;
@@ -33,7 +33,7 @@ impl Settings {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Metadata for Settings {
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
         let found = self.metadata.get(names).await.map_err(|error| MetadataError(error.to_string()))?;

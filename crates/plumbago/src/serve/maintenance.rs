@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::KeptAnswers;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_index::{FindError, FindLimits, Index};
 use plumbago_maintenance::checkpoint::Checkpoints;
@@ -26,7 +26,7 @@ struct Alive {
     answers: KeptAnswers,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl LiveMetrics for Alive {
     async fn are_written(&self, names: &[&str], since: i64) -> Result<Vec<bool>, StoreError> {
         self.engine.are_written(names, since).await.map_err(stopping)
@@ -69,7 +69,7 @@ impl LiveMetrics for Alive {
 #[derive(Debug)]
 struct Writer(Engine);
 
-#[async_trait]
+#[boxed_futures]
 impl PointWriter for Writer {
     async fn write(&self, name: &str, timestamp: u32, value: f64) -> Result<String, VerbError> {
         let name = super::tagging::canonical_name(name).map_err(VerbError::Invalid)?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::NameFinder;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::{FindLimits, Index, TagExpression};
 use plumbago_maintenance::select::{
     BiggestTags, FoundNode, MetricNames, NAMES_IN_BATCH, NameBatches, TagSize, Which,
@@ -26,7 +26,7 @@ pub(super) struct Names {
     pub(super) finder: Option<Arc<dyn NameFinder>>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetricNames for Names {
     fn find(&self, which: &Which) -> NameBatches {
         let (sender, receiver) = mpsc::channel(BATCHES);

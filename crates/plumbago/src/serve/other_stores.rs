@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::histories_in_tables;
 use plumbago_maintenance::other_store::{SourceStore, StoreConnector};
 use plumbago_maintenance::verb::VerbError;
@@ -96,7 +96,7 @@ impl OtherStores {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl StoreConnector for OtherStores {
     async fn open(&self, file: &Path, directory: &Path) -> Result<Box<dyn SourceStore>, VerbError> {
         let loaded = config::load_other(file).map_err(|problems| VerbError::Invalid(problems.to_string()));
@@ -176,7 +176,7 @@ struct Embedded {
     dir: PathBuf,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SourceStore for Embedded {
     fn identity(&self) -> String {
         format!("the data directory {}", self.dir.display())
@@ -222,7 +222,7 @@ impl Tables {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SourceStore for Tables {
     fn identity(&self) -> String {
         self.title.clone()

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{AdminError, EventLog, EventPeers, HEADS_PATH, PeerHeads};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_cluster::peers::wire::Asked;
 use plumbago_cluster::peers::{Client, wire};
 use plumbago_store::{EventQuestion, FetchRequest, PeerAnswer, PeerEvent, WriterIdentity};
@@ -35,7 +35,7 @@ impl OfEvents {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl EventPeers for OfEvents {
     fn writer(&self) -> WriterIdentity {
         let (replica, writer) = self.keeper.writer().unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) struct Answers {
     pub(super) events: Arc<EventLog>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PeerHeads for Answers {
     async fn pending(&self, message: &[u8]) -> Result<Vec<u8>, AdminError> {
         match wire::read_asked(message).map_err(failed)? {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{AdminError, KeptAnswers, RuleTester, RuleTexts, TrialLimits};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_ingest::{Passage, Reject, Step, Taker};
 use plumbago_maintenance::tester::{full, known, trial};
@@ -86,7 +86,7 @@ impl Tester {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RuleTester for Tester {
     async fn in_force(&self) -> Result<Value, AdminError> {
         let (rules, files) = (self.rules.load(), self.rules.files());

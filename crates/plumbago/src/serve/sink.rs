@@ -1,7 +1,7 @@
 //! Adapts the engine, the relay and aggregation to the listeners' [`PointSink`].
 
-use async_trait::async_trait;
 use plumbago_aggregation::{Aggregation, Derived, Fed};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_engine::Engine;
 use plumbago_ingest::{PointSink, Post};
 use plumbago_model::PointBatch;
@@ -10,7 +10,7 @@ use plumbago_relay::Relay;
 /// The engine as the receiver of the listeners' points.
 pub(crate) struct EngineSink(pub(crate) Engine);
 
-#[async_trait]
+#[boxed_futures]
 impl PointSink for EngineSink {
     async fn push(&self, batch: PointBatch) -> bool {
         self.0.push(batch).await
@@ -33,7 +33,7 @@ pub(crate) struct RelayedSink {
     pub(crate) relay: Relay,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointSink for RelayedSink {
     async fn push(&self, batch: PointBatch) -> bool {
         // The relay gets the points first. If the daemon is killed in between, the engine does not have them,
@@ -82,7 +82,7 @@ impl AggregatedSink {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointSink for AggregatedSink {
     async fn push(&self, batch: PointBatch) -> bool {
         let (changed, consumed) = self.feed(&batch);
@@ -109,7 +109,7 @@ impl PointSink for AggregatedSink {
 /// Receives the points that aggregation makes. They are not aggregated again.
 pub(crate) struct DerivedSink(pub(crate) AggregatedSink);
 
-#[async_trait]
+#[boxed_futures]
 impl Derived for DerivedSink {
     async fn push(&self, batch: PointBatch) -> bool {
         self.0.inner.push(self.0.post.normalise(&batch)).await

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use plumbago_api::{AdminActions, AdminError, StatusSource};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_ingest::{Handle, Refusal};
 use plumbago_model::Period;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Inside {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl StatusSource for Inside {
     async fn status(&self) -> Result<Value, AdminError> {
         let about = json!({

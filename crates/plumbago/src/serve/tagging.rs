@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use plumbago_api::{Tagging, TaggingError};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_cluster::{ClusterError, TaggedSeries};
 use plumbago_engine::ConfigFor;
 use plumbago_ingest::Reject;
@@ -31,7 +31,7 @@ impl Tags {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Tagging for Tags {
     async fn tag(&self, paths: &[&str]) -> Result<Vec<String>, TaggingError> {
         let names = canonical(paths)?;

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use plumbago_api::{BodyFault, Door, NotTaken, PointWriter};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_ingest::{HttpServer, Reject, Stream, Writes};
 use plumbago_kairosdb::point::Points;
 use plumbago_maintenance::runs::{RunError, Runs};
@@ -23,7 +23,7 @@ pub(crate) struct Requests {
     pub(crate) runs: Runs,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointWriter for Requests {
     async fn write(&self, points: Points, bytes: usize) -> Result<(), NotTaken> {
         self.writes.write(points, bytes).await.map_err(|error| NotTaken(error.to_string()))
@@ -62,7 +62,7 @@ impl PointWriter for Requests {
 #[derive(Debug)]
 pub(crate) struct ApiPort(pub(crate) Door);
 
-#[async_trait]
+#[boxed_futures]
 impl HttpServer for ApiPort {
     async fn serve(&self, stream: Box<dyn Stream>, stop: CancellationToken) {
         self.0.serve(stream, &stop).await;

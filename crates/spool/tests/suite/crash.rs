@@ -27,7 +27,7 @@ const METRICS: u32 = 60;
 #[derive(Debug)]
 struct Speaking;
 
-#[async_trait::async_trait]
+#[plumbago_boxed_futures::boxed_futures]
 impl RemotePoints for Speaking {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         let mut text = String::new();

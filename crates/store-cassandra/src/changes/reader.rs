@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::Clock;
 use plumbago_store::{ChangeFeed, Changes, StoreError};
 use scylla::value::CqlTimeuuid;
@@ -176,7 +176,7 @@ impl FeedReader {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl ChangeFeed for FeedReader {
     async fn poll(&mut self) -> Result<Changes, StoreError> {
         let now = self.clock.now();

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricConfig, MetricId, Stage};
 
 use crate::{
@@ -160,7 +160,7 @@ impl<S: Store> Store for Faulty<S> {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl<S: PointStore> PointStore for Faulty<S> {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let fate = self.before("write points")?;
@@ -265,7 +265,7 @@ impl<S: FlushStore> FlushStore for Faulty<S> {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl<S: MetadataStore> MetadataStore for Faulty<S> {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let fate = self.before("create metrics")?;

@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 
 use super::{Inner, MemoryStore};
 use crate::{
@@ -80,7 +80,7 @@ fn behind(position: Option<Vec<u8>>) -> (Bound<String>, Bound<String>) {
     (start, Bound::Unbounded)
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RowStore for MemoryStore {
     async fn scan_rows(
         &self,
@@ -110,7 +110,7 @@ impl RowStore for MemoryStore {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl DirectoryStore for MemoryStore {
     async fn scan_directories(
         &self,

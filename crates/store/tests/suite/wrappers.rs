@@ -1,6 +1,6 @@
 //! Checks that a wrapper reports the capabilities of the store inside it and forwards every call to it.
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricId, Stage};
 use plumbago_store::layer::{Faults, Faulty};
 use plumbago_store::memory::MemoryStore;
@@ -28,7 +28,7 @@ impl Store for Shared {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for Shared {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.0.write(batch).await

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use plumbago_api::{
     Config, EventLog, Handles, Metadata, MetadataError, NoConditions, NoTagging, NoWriter, Readiness, Server,
 };
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::Index;
 use plumbago_model::{Aggregation, ManualClock, MetricConfig, Series};
 use plumbago_store::{FetchError, FetchRequest, Provenance, SeriesSource};
@@ -42,7 +42,7 @@ pub(crate) struct Made {
     pub(crate) changes: Mutex<Vec<String>>,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SeriesSource for Made {
     async fn fetch(&self, request: &FetchRequest) -> Result<Vec<Series>, FetchError> {
         self.started.fetch_add(1, Ordering::SeqCst);
@@ -86,7 +86,7 @@ impl SeriesSource for Made {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Metadata for Made {
     async fn configs(&self, names: &[&str]) -> Result<Vec<Option<Arc<MetricConfig>>>, MetadataError> {
         let config = Arc::new(MetricConfig {

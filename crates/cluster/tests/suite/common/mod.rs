@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_cluster::{
     LocalMetrics, Member, MemberParts, Names, NodesFile, NotAcknowledged, Outbox, RowTimestamps, ScanFile,
     WriterFile,
@@ -49,7 +49,7 @@ impl Loaded {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl LocalMetrics for Loaded {
     async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
         self.names.lock().unwrap().extend(metrics.iter().map(|meta| meta.name.clone()));

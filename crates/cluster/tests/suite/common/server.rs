@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Clock, ManualClock};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
@@ -107,7 +107,7 @@ impl Store for Connection {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl MetadataStore for Connection {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         // Each metric has a directory and a row; the row is looked up and written.
@@ -156,7 +156,7 @@ struct Feed {
     read: usize,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl ChangeFeed for Feed {
     async fn poll(&mut self) -> Result<Changes, StoreError> {
         let changes = self.server.changes.lock().unwrap();
@@ -175,7 +175,7 @@ struct HeldLease {
     holder: Uuid,
 }
 
-#[async_trait]
+#[boxed_futures]
 impl Lease for HeldLease {
     async fn renew(&self) -> Result<bool, StoreError> {
         Ok(self.server.leases.lock().unwrap().get(&self.name) == Some(&self.holder))
@@ -190,14 +190,14 @@ impl Lease for HeldLease {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl ReadNotes for Connection {
     async fn note_read(&self, _: &[&str]) -> Result<(), StoreError> {
         self.ask().map(|_| ())
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl SharedStore for Connection {
     async fn wait_until_up(&self) -> Result<(), StoreError> {
         while self.ask().is_err() {

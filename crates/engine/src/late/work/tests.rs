@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, MetricConfig, MetricId, Stage};
 use plumbago_store::layer::{Faults, Faulty};
 use plumbago_store::memory::MemoryStore;
@@ -31,7 +31,7 @@ impl Store for Noting {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointStore for Noting {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         self.inner.write(batch).await

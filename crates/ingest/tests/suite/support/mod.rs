@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_ingest::config::TcpConfig;
 use plumbago_ingest::{Addresses, Config, Handle, Ingest, Listener, PointSink, Rules, Stats};
 use plumbago_model::{ManualClock, PointBatch};
@@ -67,7 +67,7 @@ impl Collect {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl PointSink for Collect {
     async fn push(&self, batch: PointBatch) -> bool {
         let mut held = self.held.subscribe();

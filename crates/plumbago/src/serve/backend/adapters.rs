@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_cluster::{LeaseKeeper, LocalMetrics, NotAcknowledged, Outbox, RowTimestamps};
 use plumbago_engine::Engine;
 use plumbago_maintenance::JobLease;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub(in crate::serve) struct EngineMetrics(pub(in crate::serve) Engine);
 
-#[async_trait]
+#[boxed_futures]
 impl LocalMetrics for EngineMetrics {
     async fn adopt(&self, metrics: &[MetricMeta]) -> Result<(), FetchError> {
         self.0.adopt(metrics).await
@@ -92,7 +92,7 @@ impl RowTimestamps for SpoolOutbox {
 #[derive(Debug)]
 pub(super) struct JobLeases(pub(super) Arc<LeaseKeeper>);
 
-#[async_trait]
+#[boxed_futures]
 impl JobLease for JobLeases {
     async fn take(&self, job: &str, lost: &CancellationToken) -> Result<bool, StoreError> {
         self.0.take(job, lost).await

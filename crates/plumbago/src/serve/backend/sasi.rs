@@ -1,7 +1,7 @@
 //! Finds names through Cassandra's SASI indexes, for daemons that load no names (`index.mode = "sasi"`).
 
-use async_trait::async_trait;
 use plumbago_api::{FinderError, NameFinder};
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_index::{FindLimits, Node};
 use plumbago_model::{Pattern, has_glob, sanitize};
 use plumbago_store_cassandra::CassandraStore;
@@ -11,7 +11,7 @@ use plumbago_store_cassandra::find::{FindError, Limits, Want};
 #[derive(Debug)]
 pub(super) struct Sasi(pub(super) CassandraStore);
 
-#[async_trait]
+#[boxed_futures]
 impl NameFinder for Sasi {
     async fn find(
         &self,

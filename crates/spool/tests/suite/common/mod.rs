@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Aggregation, Clock, MetricId, Stage};
 use plumbago_spool::{SenderConfig, SpooledStore};
 use plumbago_spool::{Spool, SpoolConfig};
@@ -152,7 +152,7 @@ impl TimedRemote {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RemotePoints for TimedRemote {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         assert!(batch.runs.iter().all(|run| !run.whole && run.stage == batch.runs[0].stage));
@@ -328,7 +328,7 @@ impl Stamps {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl RemotePoints for MemoryRemote {
     async fn write_at(&self, batch: &WriteBatch, timestamp_us: i64) -> Result<(), WriteRefusal> {
         let mut stamps = self.stamps.lock().await;

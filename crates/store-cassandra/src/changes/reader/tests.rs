@@ -72,7 +72,7 @@ impl Feed {
     }
 }
 
-#[async_trait]
+#[boxed_futures]
 impl FeedRows for Feed {
     async fn rows_after(
         &self,
