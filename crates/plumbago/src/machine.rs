@@ -1,7 +1,5 @@
 //! Memory of the machine and memory use of this process.
 
-use tikv_jemalloc_ctl::background_thread;
-
 /// The machine's memory in bytes, or the memory limit of the control group if that is lower; 0 if unknown.
 pub(crate) fn memory_bytes() -> u64 {
     let machine = field("/proc/meminfo", "MemTotal:").unwrap_or(0);
@@ -17,10 +15,12 @@ pub(crate) fn used_bytes() -> u64 {
     field("/proc/self/status", "VmRSS:").unwrap_or(0)
 }
 
-/// Makes the allocator return unused memory to the system from a background thread. Without that thread it
+/// Makes jemalloc return unused memory to the system from a background thread. Without that thread it
 /// returns memory only during later allocator calls, and after a burst of work there may be no such calls.
+/// Does nothing in a build without jemalloc.
 pub(crate) fn return_unused_memory() {
-    if let Err(error) = background_thread::write(true) {
+    #[cfg(feature = "jemalloc")]
+    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
         tracing::warn!(%error, "unused memory is returned to the system late: the allocator has no background thread");
     }
 }

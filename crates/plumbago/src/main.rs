@@ -23,6 +23,7 @@ use error::Failure;
 
 /// jemalloc keeps memory use steady under allocations of many sizes, where glibc's allocator fragments
 /// (`docs/dependencies.md`).
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
