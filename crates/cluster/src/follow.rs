@@ -32,8 +32,8 @@ impl Member {
     /// names are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        // What the store has taken for restarts so far may only have been first connections that failed. The
-        // restarts recorded in the data directory are real.
+        // The restarts that the store has reported so far may be wrong: a first connection that fails looks
+        // like a restart. Real restarts are recorded in the data directory.
         self.set_handled_returns(self.store().names_restarts());
         let mut follower = Follower::new(self, local);
         loop {

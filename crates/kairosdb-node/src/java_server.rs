@@ -21,7 +21,7 @@ pub struct Launch<'a> {
     pub class_path: &'a [PathBuf],
     /// The name of the class to run.
     pub class: &'a str,
-    /// Arguments of the class.
+    /// The arguments of its `main`.
     pub arguments: &'a [&'a str],
 }
 

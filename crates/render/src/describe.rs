@@ -16,7 +16,7 @@ pub struct Description {
     pub description: String,
     /// The module of graphite-web that contains it.
     pub module: &'static str,
-    /// The group in `/functions`.
+    /// The group under which `/functions` lists the function.
     pub group: &'static str,
     /// The parameters, in order.
     pub params: Vec<Parameter>,

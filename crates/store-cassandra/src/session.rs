@@ -105,7 +105,7 @@ pub struct Clusters {
     pub points: Arc<Cluster>,
     /// The cluster for names.
     pub names: Arc<Cluster>,
-    /// The timestamps of changes of names.
+    /// Gives each change of a name its timestamp.
     pub(crate) timestamps: Timestamps,
 }
 

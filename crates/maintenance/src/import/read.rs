@@ -184,7 +184,8 @@ fn read_file(
         if before == after {
             return Ok((before, contents?));
         }
-        // A complete file with one point of the next write is as good as one read a moment later.
+        // The last try accepts a file that kept its length: carbon replaces points in place, so the file
+        // was complete all the time.
         if try_number == TRIES && before.bytes == after.bytes {
             return Ok((FoundFile { changed: 0, ..before }, contents?));
         }

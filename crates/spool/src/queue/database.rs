@@ -180,7 +180,7 @@ impl Database {
         self.marks.insert(closed_key(number), segment.bytes())
     }
 
-    /// Replaces the mark of what is sent again; `None` removes it.
+    /// Replaces the record of which slices have to be sent again; `None` removes it.
     pub(super) fn mark_resend(&self, mark: Option<Vec<u8>>) -> fjall::Result<()> {
         match mark {
             Some(mark) => self.marks.insert(RESEND, mark),
