@@ -21,7 +21,7 @@ const TITLE: &str = "plumbago-journal-closed 1";
 /// A longer note is not read.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What the note says.
+/// The content of the note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// The largest sequence number that was assigned or reserved.

@@ -161,7 +161,7 @@ pub fn free_ports<const COUNT: usize>() -> Result<[SocketAddr; COUNT], NodeError
 ///
 /// # Errors
 ///
-/// [`NodeError::Io`] if it cannot be written.
+/// [`NodeError::Io`] if the file cannot be written.
 pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), NodeError> {
     let path = directory.join(name);
     std::fs::write(&path, text).map_err(NodeError::io(format!("writing {}", path.display())))

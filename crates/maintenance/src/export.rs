@@ -39,7 +39,7 @@ pub struct ExportWhisper {
     pub which: Which,
     /// Whether existing files are replaced.
     pub replace: bool,
-    /// The most metrics to write in a second; 0 for no limit.
+    /// Maximum number of metrics to write per second; 0 for no limit.
     pub rate: u32,
     /// Whether to count what would be written, and write nothing.
     pub dry_run: bool,

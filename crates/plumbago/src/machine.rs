@@ -21,7 +21,7 @@ pub(crate) fn used_bytes() -> u64 {
 /// returns memory only during later allocator calls, and after a burst of work there may be no such calls.
 pub(crate) fn return_unused_memory() {
     if let Err(error) = background_thread::write(true) {
-        tracing::warn!(%error, "unused memory is returned to the system late: the allocator has no background thread");
+        tracing::warn!(%error, "cannot start the background thread of the allocator; unused memory is returned to the system late");
     }
 }
 

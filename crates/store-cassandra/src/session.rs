@@ -447,7 +447,7 @@ impl Shared {
         match &chosen {
             Some(datacenter) => tracing::info!(
                 datacenter,
-                "{key} is not set and there are replicas in several data centres; using that of the contact points"
+                "{key} is not set and there are replicas in several data centres; using the data centre of the contact points"
             ),
             None if datacenter::are_several(&replicas) => tracing::warn!(
                 "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it \

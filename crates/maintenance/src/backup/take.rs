@@ -34,7 +34,7 @@ pub struct Order {
     pub keep: Option<u32>,
     /// Whether to count what would be copied, and write nothing.
     pub dry_run: bool,
-    /// Most bytes that are read per second; 0 for no limit.
+    /// Maximum number of bytes that are read per second; 0 for no limit.
     pub rate: u64,
 }
 

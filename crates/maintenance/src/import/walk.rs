@@ -20,7 +20,7 @@ const ELOOP: i32 = 40;
 pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// When it was changed, in nanoseconds since the epoch.
+    /// When the file was changed, in nanoseconds since the epoch.
     pub(super) changed: i128,
 }
 

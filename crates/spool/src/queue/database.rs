@@ -272,7 +272,7 @@ impl Database {
             None,
             &mut |_, error| {
                 damaged += 1;
-                tracing::error!(%error, "skipping damaged state rows in the spool");
+                tracing::error!(%error, "skipping damaged state rows in the spool; the points of their metrics are lost unless the journal has them");
             },
             &mut |key, value| {
                 if let Ok(id) = Id::try_from(key) {

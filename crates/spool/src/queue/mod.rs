@@ -206,7 +206,7 @@ impl Spool {
     /// for these or other servers.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written.
+    /// [`SpoolError::Unavailable`] if this could not be recorded on the disk.
     pub fn resend(&self, servers: &[Uuid]) -> Result<u64, SpoolError> {
         self.shared.resend(servers, i64::MIN)
     }
@@ -249,7 +249,7 @@ impl Spool {
     /// and all others are returned once more.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written.
+    /// [`SpoolError::Unavailable`] if this could not be recorded on the disk.
     pub fn resent(&self, chunk: &ResendChunk, is_complete: bool) -> Result<(), SpoolError> {
         self.shared.resent(chunk, is_complete)
     }
