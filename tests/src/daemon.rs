@@ -255,8 +255,8 @@ impl Daemon {
         series(&path, &answer)
     }
 
-    /// Waits until a series has points from `from` until `now`, and returns them: a name is found soon after
-    /// its first point was accepted.
+    /// Waits until a series has points from `from` until `now`, and returns them. It has to wait because a
+    /// name can be found only a moment after its first point was accepted.
     pub fn wait_points(&self, target: &str, from: i64, now: i64) -> Vec<(i64, f64)> {
         wait_for(target, || {
             let series = self.render(target, from, now, now);

@@ -83,7 +83,8 @@ done
 umount "$groups"
 "#;
 
-/// A copy of the Debian. Only its changes use space, and they are kept in memory.
+/// A root directory with the cached Debian system. It is an overlay: only changes use space, and they are
+/// kept in memory.
 #[derive(Debug)]
 pub struct Root {
     work: PathBuf,

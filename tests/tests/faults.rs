@@ -444,7 +444,7 @@ fn a_data_directory_lost_and_cloned() {
     let copy = data.with_extension("copy");
     let copied = std::process::Command::new("cp").arg("-r").arg(&data).arg(&copy).status().unwrap();
     assert!(copied.success());
-    // Like a move to another file system, which creates all files anew.
+    // The effect of a move to another file system: all files are new.
     std::fs::remove_dir_all(&data).unwrap();
     run.setup.set("data_dir", copy.to_str().unwrap());
     run.start();

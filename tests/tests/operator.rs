@@ -372,7 +372,7 @@ fn a_mistyped_directory_stays_away() {
     }
 }
 
-/// What the daemon prints may reach nobody: the reader of a pipe has ended, or the disk of a file is full.
+/// The daemon may be unable to print: the reader of its pipe has ended, or the disk with its file is full.
 #[test]
 fn a_daemon_does_not_end_when_its_output_cannot_be_written() {
     let mut setup = Setup::new();

@@ -139,7 +139,7 @@ fn odd_names_and_values_are_shown() {
     assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
     let all = size(&["**"]);
     assert!(all.iter().any(|(path, metrics)| *path == deep && *metrics == 1), "{all:?}");
-    // What is below a directory that is listed too counts once.
+    // `w` is listed with the directories below it, but in the total each metric counts once.
     assert_eq!(all.last(), Some(&("total".to_owned(), names.len() as u64)), "{all:?}");
     assert!(
         all.iter().all(|(path, metrics)| *metrics == 1 || ["w", "total"].contains(&path.as_str())),

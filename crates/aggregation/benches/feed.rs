@@ -16,7 +16,7 @@ const POINTS: u32 = 1000;
 const ROUNDS: u32 = 20;
 const NOW: u32 = 1_700_000_000;
 
-/// Points of a thousand names, with times within so many seconds.
+/// Points of a thousand names, whose times lie within this many seconds.
 fn batch(seconds: u32) -> PointBatch {
     let mut batch = PointBatch::with_capacity(POINTS as usize);
     for n in 0..POINTS {

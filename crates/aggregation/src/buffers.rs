@@ -24,10 +24,10 @@ use crate::restore::Restored;
 const BUFFER_BYTES: usize = 256;
 /// Size of a record in the log, in bytes.
 const RECORD_BYTES: u64 = 16;
-/// The log is not rewritten because of its size while it has fewer bytes than this.
+/// Below this size, in bytes, the log is not rewritten to make it smaller.
 const LOG_BYTES_MIN: u64 = 16 << 20;
-/// The log is not rewritten because of the number of its values while there are fewer than this. A start
-/// reads that many in about a second.
+/// With fewer values than this, the log is not rewritten to make the next start faster: a start reads this
+/// many in about a second.
 const LOG_VALUES_MIN: u64 = 16 << 20;
 /// The log is rewritten when it has grown by this factor.
 const LOG_GROWTH: u64 = 3;

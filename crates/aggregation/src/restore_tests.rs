@@ -365,7 +365,7 @@ fn buffers_with_other_values_do_not_share_after_a_restart() {
     let rules = ["sum", "p50"]
         .map(|method| format!("<x>.{method} (10) = {method} <x>.*\nof.<y>.{method} (10) = {method} *.<y>\n"));
     let mut rig = Rig::new(&rules.concat(), (1000, 1000));
-    // The buffers of the first name have as many values each.
+    // Each buffer of the first name gets the same number of values, but not the same values.
     rig.feed(&[(1, 0, 1.0), (2, 0, 2.0)]);
     rig.restart();
     rig.feed(&[(0, 0, 4.0)]);

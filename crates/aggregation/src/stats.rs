@@ -11,8 +11,8 @@ pub(crate) const REFUSED: &str = "aggregation";
 /// Holds while the log accepts no records.
 pub(crate) const LOG: &str = "aggregation_log";
 
-/// The line of the ledger: `derived` points were added to the received ones, and `consumed` points went no
-/// further because points are not forwarded.
+/// The line of the ledger: `derived` points were added to the received ones, and `consumed` points were
+/// dropped because points are not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balance {
     /// Number of values that rules took. A point counts once for each rule that takes it.
@@ -23,7 +23,7 @@ pub struct Balance {
     pub refused: u64,
     /// Number of points that were computed from these values and accepted by the engine.
     pub derived: u64,
-    /// Received points that went no further.
+    /// Number of received points that were neither stored nor relayed, because points are not forwarded.
     pub consumed: u64,
 }
 

@@ -168,8 +168,12 @@ impl<D: Derived> Chores<D> {
                 inner.state().buffers.note_rewritten();
                 self.written_bytes = inner.journal.segments().iter().map(|segment| segment.bytes).sum();
             }
-            Ok(Err(error)) => tracing::warn!(%error, "the log of open intervals cannot be shortened"),
-            Err(error) => tracing::error!(%error, "shortening the log of open intervals failed"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot shorten the log of open intervals; it grows until a later attempt succeeds")
+            }
+            Err(error) => {
+                tracing::error!(%error, "the task that shortens the log of open intervals ended unexpectedly")
+            }
         }
     }
 }

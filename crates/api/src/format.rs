@@ -54,7 +54,8 @@ pub(crate) trait SeriesFormat: Send + Unpin + 'static {
     fn close(&mut self, out: &mut Vec<u8>);
 }
 
-/// Returns a response body in a format. `width` is the most points per series, for formats that consolidate.
+/// Returns a response body in a format. `width` is the maximum number of points per series, for formats
+/// that consolidate.
 pub(crate) fn series<F: SeriesFormat>(
     format: F,
     series: Vec<TimeSeries>,

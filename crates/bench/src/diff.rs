@@ -61,7 +61,7 @@ pub(crate) fn split(url: &str) -> Result<(String, String), String> {
     };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     if host.is_empty() || host.contains('@') {
-        // What stands before the @ may be a password.
+        // The part before the @ may contain a password, so the message leaves it out.
         let shown = url.rsplit_once('@').map_or(url, |(_, shown)| shown);
         return Err(format!("{shown}: want http://HOST:PORT, or http://NAME:PASSWORD@HOST:PORT"));
     }

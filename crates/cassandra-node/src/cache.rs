@@ -79,7 +79,7 @@ pub fn once_in(
 ///
 /// # Errors
 ///
-/// [`NodeError::Io`] if it cannot be created.
+/// [`NodeError::Io`] if a directory cannot be created.
 pub fn make(path: PathBuf) -> Result<PathBuf, NodeError> {
     fs::create_dir_all(&path).map_err(NodeError::io(format!("creating {}", path.display())))?;
     Ok(path)
@@ -102,7 +102,7 @@ impl RunDirectory {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Io`] if it cannot be created or locked.
+    /// [`NodeError::Io`] if the directory cannot be created or locked.
     pub fn make_in(home: &Path) -> Result<Self, NodeError> {
         let runs = make(home.join("run"))?;
         // Held while directories are created and swept, so that another process cannot remove a new directory

@@ -34,7 +34,7 @@ impl Tied {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Io`] if it cannot be started.
+    /// [`NodeError::Io`] if the command cannot be started.
     pub fn spawn(mut command: Command) -> Result<Self, NodeError> {
         let (give, take) = mpsc::channel();
         let (keep, end) = mpsc::channel::<()>();

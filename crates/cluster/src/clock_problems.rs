@@ -31,7 +31,7 @@ impl Behind {
     }
 }
 
-/// What a clock that is behind by `lag_ms` does; `None` for 0.
+/// Text for operators about a clock that is behind by `lag_ms`: its effect, and what to do. `None` for 0.
 pub(crate) fn behind_text(lag_ms: i64) -> Option<String> {
     (lag_ms > 0).then(|| {
         let seconds = lag_ms / 1000;
@@ -43,9 +43,9 @@ pub(crate) fn behind_text(lag_ms: i64) -> Option<String> {
     })
 }
 
-/// What a clock that is ahead does, and what to do about it. This machine's clock is ahead of the server's
-/// clock by `clock_ms`, and the timestamps that rows get are ahead of it by `rows_ms`. `None` if both are
-/// within the tolerance.
+/// Text for operators about a clock that is ahead: its effect, and what to do. This machine's clock is
+/// ahead of the server's clock by `clock_ms`, and the timestamps that rows get are ahead of it by
+/// `rows_ms`. `None` if both are within the tolerance.
 pub(crate) fn ahead_text(clock_ms: i64, rows_ms: i64) -> Option<String> {
     let effect = "rows of this daemon replace rows and deletions of other daemons, even those that are later";
     if clock_ms > TOLERANCE_MS {

@@ -32,8 +32,8 @@ impl Member {
     /// names are loaded here, so only deletions are followed.
     pub(crate) async fn follow(self, local: Arc<dyn LocalMetrics>) {
         self.wait_until_checked().await;
-        // What the store has taken for restarts so far may only have been first connections that failed. The
-        // restarts recorded in the data directory are real.
+        // The restarts that the store has reported so far may be wrong: a first connection that fails looks
+        // like a restart. Real restarts are recorded in the data directory.
         self.set_handled_returns(self.store().names_restarts());
         let mut follower = Follower::new(self, local);
         loop {
@@ -322,13 +322,13 @@ impl Follower {
         self.unannounced = Some(self.member.clock().now());
     }
 
-    /// Saves up to where names and changes were read.
+    /// Saves how far the names and changes were read.
     async fn save_progress(&mut self, has_feed: bool) {
         if self.saved.elapsed() < SAVE_EVERY || self.round.is_urgent {
             return;
         }
         self.saved = Instant::now();
-        // What the file states as read must survive a power cut.
+        // The file states how far names were read, so those names must be on the disk first.
         if let Err(error) = self.member.names().copy().sync_names().await {
             tracing::warn!(%error, "cannot sync the copy of the names; trying again");
             return;

@@ -52,8 +52,8 @@ pub struct NotAcknowledged {
 /// on the local disk.
 pub trait Outbox: Send + Sync + Debug {
     /// Queues all retained rows that these servers may have lost, so that they are sent again. Once this
-    /// returns, it survives a power cut. Returns the size in bytes of all rows that are queued to be sent
-    /// again.
+    /// returns, the queue survives a power cut. Returns the size in bytes of all rows that are queued to be
+    /// sent again.
     ///
     /// # Errors
     ///

@@ -136,7 +136,7 @@ impl Member {
                 let why = with_causes(&error);
                 // Retries are frequent, so each reason is logged only once.
                 if logged.as_ref() != Some(&why) {
-                    tracing::warn!("the shared store is not ready, points wait in the spool: {why}");
+                    tracing::warn!("the shared store is not ready; points wait in the spool: {why}");
                 }
                 logged = Some(why.clone());
                 self.set_join_error(Some(why));

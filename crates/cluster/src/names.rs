@@ -176,8 +176,8 @@ impl Names {
         self.next_page().await
     }
 
-    /// Returns the next page of the load. If there may be more pages, the page has a position, which is empty
-    /// because the load itself keeps the real one.
+    /// Returns the next page of the load. `next` is empty but set if more pages may follow: the load keeps
+    /// the real position itself.
     async fn next_page(&self) -> Result<MetaPage, StoreError> {
         let mut load = self.0.load.lock().await;
         let next = async {

@@ -79,7 +79,10 @@ impl Member {
                 true
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "cannot send retained rows again");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot queue retained rows to be sent again; retrying"
+                );
                 false
             }
         }

@@ -40,7 +40,7 @@ impl ScanFile {
     /// Replaces the file. It need not survive a power cut: with an old file, more names are read again.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn save(&self) -> io::Result<()> {
         let Progress { part: (index, of), read_until, unannounced, touched } = &self.progress;
         let time = |time: Option<i64>| time.map_or_else(|| "never".to_owned(), |time| time.to_string());

@@ -77,8 +77,8 @@ impl Watched {
         by_time
     }
 
-    /// Notes whether a look found points that the metric got after its deletion. Returns the verdict of all looks so
-    /// far: `Open` while they do not suffice, and for a metric that is not watched.
+    /// Records whether a check found points that the metric got after its deletion, and returns the verdict of all its
+    /// checks. `Open` for a metric that is not watched.
     pub(crate) fn note(&self, name: &str, is_written: bool) -> Verdict {
         let mut watched = self.lock();
         let Some(watch) = watched.get_mut(name) else { return Verdict::Open };
@@ -91,10 +91,13 @@ impl Watched {
     }
 }
 
-/// What the looks at a deleted metric have shown.
+/// Whether a deleted metric is still being written, according to all checks so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
+    /// Not known yet.
     Open,
+    /// Several checks in a row found new points.
     Written,
+    /// No new points were found for long enough.
     Quiet,
 }

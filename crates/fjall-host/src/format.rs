@@ -46,7 +46,7 @@ pub(crate) fn check(dir: &Path, name: &str) -> Result<(), HostError> {
 ///
 /// # Errors
 ///
-/// [`HostError::Failed`] if it cannot be written.
+/// [`HostError::Failed`] if the file cannot be written.
 pub(crate) fn write(dir: &Path, name: &str) -> Result<(), HostError> {
     let path = dir.join(FILE);
     if path.exists() {

@@ -23,7 +23,8 @@ pub struct TagSize {
 /// The biggest tags, or the biggest values of one tag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BiggestTags {
-    /// Those with the most series, biggest first; those with equal numbers are sorted by text.
+    /// The tags or values with the most series, biggest first. Of equal numbers, the texts decide the
+    /// order.
     pub biggest: Vec<TagSize>,
     /// The number of all tags or values.
     pub total: u64,

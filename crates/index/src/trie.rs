@@ -85,7 +85,8 @@ impl Trie {
     /// Inserts a name without empty components. Returns `false` if it existed.
     pub(crate) fn insert(&mut self, name: &[u8]) -> bool {
         let shared = self.latest.iter().zip(name).take_while(|(a, b)| a == b).count();
-        // Both names are in a directory if its component and the dot after it are the same in both.
+        // The new name is in a directory of the latest name if both names are equal up to and including the
+        // dot after that directory.
         while self.trail.last().is_some_and(|crumb| crumb.end >= shared) {
             self.count_in(self.trail.len() - 1);
             self.trail.pop();

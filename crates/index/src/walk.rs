@@ -386,7 +386,7 @@ fn next_child(trie: &Trie, directory: u32, at: At, prefix: &[u8]) -> Option<(At,
     fits.then_some((at, child))
 }
 
-/// The position where a frame continues: after the last thing done, or at its beginning.
+/// The position where a frame continues: after the last child that it has visited, or at its first one.
 fn start(trie: &Trie, frame: &Frame, prefix: &[u8]) -> At {
     let search = |text: &[u8]| trie.children.search(frame.directory, &trie.components, text);
     match &frame.resume {

@@ -142,7 +142,8 @@ mod tests {
         }
         assert!(seen[0].iter().copied().eq(0..9000) && seen[1].iter().copied().eq(0..3000));
         assert!(calls >= 8, "{calls} calls");
-        // Read from the start of a segment, even if that segment was dropped.
+        // A read can begin at the start of any segment. If that segment was dropped, it begins at the next
+        // one.
         let segment = journal.segments()[2].number;
         journal.drop_before(segment).unwrap();
         for from in [segment, segment - 1] {

@@ -21,7 +21,7 @@ const TITLE: &str = "plumbago-journal-closed 1";
 /// A longer note is not read.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What the note says.
+/// The content of the note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// The largest sequence number that was assigned or reserved.
@@ -195,7 +195,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// If that cannot be made to survive power loss. Nothing may be changed then; a later call retries.
+    /// If the removal cannot be made to survive power loss. The caller must change nothing then; a later
+    /// call tries again.
     pub(crate) fn forget_close(&mut self) -> io::Result<()> {
         if self.is_noted {
             remove(&*self.disk, &self.dir)?;

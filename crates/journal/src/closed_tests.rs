@@ -309,7 +309,8 @@ fn a_kill_at_any_step_of_a_close_or_of_the_next_run_loses_nothing() {
     shared.close();
     let closing = rig.disk.take_copies();
     assert!(closing.len() >= 9, "{}", closing.len());
-    // The note exists only in the last copy: it gets its name just before the sync of the directory.
+    // Only the last copy has the note, because the note is renamed to its final name just before the
+    // directory is synced.
     let noted: Vec<usize> = (0..closing.len()).filter(|at| has_note(closing[*at].path())).collect();
     assert_eq!(noted, [closing.len() - 1]);
 
@@ -370,7 +371,7 @@ fn the_note_is_removed_before_the_first_change() {
 
 #[test]
 fn there_is_no_note_if_a_sync_fails() {
-    // The sync of the records and that of their second copy, or the sync of the note.
+    // Two failed syncs: of the records, and of their second copy. One failed sync: of the note.
     for (failing_syncs, is_synced) in [(2, false), (1, true)] {
         let mut rig = Rig::new();
         let shared = rig.open();
@@ -387,7 +388,7 @@ fn there_is_no_note_if_a_sync_fails() {
     }
 }
 
-/// What an interrupted write of the note has left is written over.
+/// An unfinished note that an interrupted write has left is overwritten.
 #[test]
 fn an_unfinished_note_is_no_note() {
     let mut rig = Rig::closed();

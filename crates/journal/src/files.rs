@@ -104,7 +104,7 @@ fn note_path(log: &Path) -> PathBuf {
 pub(crate) fn write_note(log: &Path, synced: u64) {
     let path = note_path(log);
     if let Err(error) = fs::write(&path, format!("{synced}\n")) {
-        tracing::error!(file = %path.display(), %error, "failed to write the file that marks an unsynced part of the journal");
+        tracing::error!(file = %path.display(), %error, "failed to write the file that marks an unsynced part of the journal; if the process is restarted now, a later power cut may lose points");
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn remove_note(log: &Path) {
     if let Err(error) = fs::remove_file(&path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(file = %path.display(), %error, "failed to remove the file that marks an unsynced part of the journal");
+        tracing::warn!(file = %path.display(), %error, "failed to remove the file that marks an unsynced part of the journal; the next start writes this part again");
     }
 }
 

@@ -139,7 +139,7 @@ impl Log {
             }
             Err(error) => {
                 (file.end, file.file) = (0, None);
-                tracing::warn!(file = %file.path.display(), %error, "failed to remove a journal file that is no longer needed");
+                tracing::warn!(file = %file.path.display(), %error, "failed to remove a journal file that is no longer needed; it stays on the disk");
             }
         }
     }

@@ -21,7 +21,7 @@ pub struct Launch<'a> {
     pub class_path: &'a [PathBuf],
     /// The name of the class to run.
     pub class: &'a str,
-    /// Arguments of the class.
+    /// The arguments of its `main`.
     pub arguments: &'a [&'a str],
 }
 
@@ -161,7 +161,7 @@ pub fn free_ports<const COUNT: usize>() -> Result<[SocketAddr; COUNT], NodeError
 ///
 /// # Errors
 ///
-/// [`NodeError::Io`] if it cannot be written.
+/// [`NodeError::Io`] if the file cannot be written.
 pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), NodeError> {
     let path = directory.join(name);
     std::fs::write(&path, text).map_err(NodeError::io(format!("writing {}", path.display())))

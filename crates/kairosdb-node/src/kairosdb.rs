@@ -88,7 +88,7 @@ impl KairosDb {
     ///
     /// # Errors
     ///
-    /// [`NodeError::Missing`] if Java 17 is missing, [`NodeError::Io`] if it fails.
+    /// [`NodeError::Missing`] if Java 17 is missing, [`NodeError::Io`] if the export fails.
     pub fn export(&self, file: &Path) -> Result<(), NodeError> {
         let paths: Vec<_> = self.class_path.iter().map(|path| path.to_string_lossy()).collect();
         let mut command = process::tied(&java::version("17")?);

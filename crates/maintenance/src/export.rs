@@ -39,7 +39,7 @@ pub struct ExportWhisper {
     pub which: Which,
     /// Whether existing files are replaced.
     pub replace: bool,
-    /// The most metrics to write in a second; 0 for no limit.
+    /// Maximum number of metrics to write per second; 0 for no limit.
     pub rate: u32,
     /// Whether to count what would be written, and write nothing.
     pub dry_run: bool,
@@ -242,7 +242,7 @@ fn replace(path: &Path, content: &Sparse) -> io::Result<()> {
     }
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
-    // What an interrupted export left there, or a link, is not written to.
+    // A file of an interrupted export, or a link, is removed here, so that nothing is written through it.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -105,6 +105,6 @@ pub trait GraphiteConnector: Send + Sync + Debug {
     /// Prepares requests to a server. Nothing is sent yet.
     ///
     /// # Errors
-    /// What is wrong with the address, the user or the authorities.
+    /// The error says what is wrong with the address, the user or the authorities.
     fn connect(&self, server: &SourceServer) -> Result<Arc<dyn GraphiteSource>, String>;
 }

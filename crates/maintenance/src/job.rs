@@ -46,7 +46,7 @@ pub struct Stores {
 pub struct Context {
     /// The metrics that this process is writing.
     pub live: Arc<dyn LiveMetrics>,
-    /// The clock by which rows are old or young.
+    /// The clock from which the age of rows is computed.
     pub clock: Arc<dyn Clock>,
     /// Whether to report the changes without making them.
     pub dry_run: bool,

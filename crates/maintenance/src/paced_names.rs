@@ -9,7 +9,8 @@ use crate::rate::Rate;
 use crate::select::{BiggestTags, FoundNode, MetricNames, NameBatches, Which};
 use crate::verb_error::VerbError;
 
-/// Finds metrics as another [`MetricNames`] does, but all searches together get at most so many in a second.
+/// Finds metrics as another [`MetricNames`] does, but all searches together get at most a given number of
+/// metrics per second.
 #[derive(Debug)]
 pub(crate) struct PacedNames {
     names: Arc<dyn MetricNames>,

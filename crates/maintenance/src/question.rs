@@ -39,7 +39,7 @@ pub trait Question: Serialize + DeserializeOwned + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Most metrics that are looked at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     fn rate(&self) -> u32 {
         0
     }

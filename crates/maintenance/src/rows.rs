@@ -149,12 +149,15 @@ impl Cleaning {
     }
 }
 
-/// What is done with a suspect at its second check: nothing, nothing because it is written, a deletion
-/// (reason and name), or a listing.
+/// What is done with a suspect at its second check.
 enum Fate<'a> {
+    /// Nothing: it is sound now, gone, or may be another program's.
     Stays,
+    /// Nothing, because it is being written.
     Kept,
+    /// It is deleted. Holds the reason and the name.
     Goes(&'static str, &'a str),
+    /// It is added to the directory above it.
     Listed(MetricMeta),
 }
 

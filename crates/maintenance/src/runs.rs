@@ -59,9 +59,9 @@ pub struct RunStatus {
     /// The current action of the run.
     #[serde(flatten)]
     pub moment: Moment,
-    /// When it was requested, in seconds since the epoch.
+    /// When the run was requested, in seconds since the epoch.
     pub asked_on: i64,
-    /// When it ended, in seconds since the epoch.
+    /// When the run ended, in seconds since the epoch; `None` before that.
     pub ended_on: Option<i64>,
     /// The answer of a run that finished.
     pub result: Option<Value>,

@@ -19,7 +19,7 @@ impl Selection {
     /// Checks the glob.
     ///
     /// # Errors
-    /// If it is not valid.
+    /// If the glob is not valid.
     pub fn check(&self) -> Result<(), GlobError> {
         self.pattern().map(|_| ())
     }

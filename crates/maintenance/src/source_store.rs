@@ -30,7 +30,7 @@ pub trait SourceStore: Send + Sync {
     /// Closes the store. Returns the damaged files that were found, as lines for people.
     ///
     /// # Errors
-    /// If it cannot be closed cleanly. No data is lost in that case.
+    /// If the store cannot be closed cleanly. No data is lost in that case.
     async fn close(self: Box<Self>) -> Result<Vec<String>, VerbError>;
 }
 

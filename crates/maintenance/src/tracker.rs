@@ -24,9 +24,9 @@ struct Phase {
 pub struct Moment {
     /// What is being done.
     pub phase: String,
-    /// How much of it is done.
+    /// How much of the phase is done.
     pub done: u64,
-    /// How much there is; `None` if that is not known.
+    /// The amount of work in the phase; `None` if it is not known.
     pub total: Option<u64>,
     /// `done` per second, since the phase began.
     pub rate: f64,
@@ -35,7 +35,7 @@ pub struct Moment {
 }
 
 impl Tracker {
-    /// Begins a phase. `total` is the amount of work in it, if that is known.
+    /// Begins a phase. `total` is the amount of work in it; `None` if it is not known.
     pub fn begin(&self, phase: &str, total: Option<u64>) {
         let (done, note, began) = (0, String::new(), Instant::now());
         *self.lock() = Some(Phase { name: phase.to_owned(), done, total, note, began });

@@ -69,7 +69,7 @@ pub enum FailureKind {
     Cancelled,
     /// Repair the store or wait for it, and repeat the command.
     Store,
-    /// Name other metrics: there are none like that.
+    /// No metric matches: name others.
     NotFound,
     /// Look at the files that the message names: they are damaged or missing.
     Data,

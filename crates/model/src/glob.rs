@@ -189,7 +189,7 @@ pub enum Step {
 pub struct States(u128);
 
 impl States {
-    /// Whether no step is left, so that the name does not match.
+    /// Whether no step can match the next component, so that the name does not match.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

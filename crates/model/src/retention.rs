@@ -49,7 +49,7 @@ pub enum RetentionError {
     #[error("the retention has no stage")]
     Empty,
     /// The text is not of the form `precision:length`.
-    #[error("{0:?} is not precision:length, like 60s:7d")]
+    #[error("{0:?} is not a stage; write resolution:length, like 60s:7d")]
     Form(String),
     /// A number is zero, or a number or unit is not understood.
     #[error("{0:?} is not a duration; units are s, m(in), h, d, w, y")]

@@ -21,7 +21,7 @@ pub(crate) fn used_bytes() -> u64 {
 pub(crate) fn return_unused_memory() {
     #[cfg(feature = "jemalloc")]
     if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
-        tracing::warn!(%error, "unused memory is returned to the system late: the allocator has no background thread");
+        tracing::warn!(%error, "cannot start the background thread of the allocator; unused memory is returned to the system late");
     }
 }
 

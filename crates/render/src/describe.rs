@@ -16,7 +16,7 @@ pub struct Description {
     pub description: String,
     /// The module of graphite-web that contains it.
     pub module: &'static str,
-    /// The group in `/functions`.
+    /// The group under which `/functions` lists the function.
     pub group: &'static str,
     /// The parameters, in order.
     pub params: Vec<Parameter>,
@@ -29,9 +29,9 @@ pub struct Parameter {
     pub name: &'static str,
     /// The name of the type in graphite-web.
     pub kind: &'static str,
-    /// Whether it must be given.
+    /// Whether a call must give the parameter.
     pub is_required: bool,
-    /// Whether it can be given several times.
+    /// Whether a call may give the parameter several times.
     pub is_multiple: bool,
     /// The value if the parameter is missing; `None` if there is no default.
     pub default: Option<Constant>,

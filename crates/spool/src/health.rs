@@ -104,7 +104,7 @@ impl Health {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
                 stage = %call.table.stage, rows = call.rows, suppressed,
-                "rows deferred, because they fail while other rows can be sent"
+                "rows cannot be sent although others can; they are deferred: they stay in the spool and are retried"
             );
         }
     }

@@ -236,7 +236,8 @@ impl SpooledStore {
     /// remote store has a later value. If the store does not answer, the slots stay.
     async fn yield_old(&self, overlay: &mut Overlay, request: &ReadRequest) {
         let parts = overlay.older(request, self.spool.now_us().saturating_sub(DOUBT_AFTER_US));
-        // While nothing is acknowledged, all rows become old, and the store would be asked in vain.
+        // While the server acknowledges nothing, all rows become old, and it would not answer this request
+        // either.
         if parts.is_empty() || self.health.is_failing() {
             return;
         }

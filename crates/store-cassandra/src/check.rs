@@ -111,7 +111,7 @@ impl CassandraStore {
     /// Reads the schema of both keyspaces from the server. Waits for a connection.
     ///
     /// # Errors
-    /// The error of the request, if it cannot be read.
+    /// The error of the request, if the schema cannot be read.
     pub async fn live_schema(&self) -> Result<LiveSchema, StoreError> {
         let points = self.clusters.points.wait().await?;
         let names = self.clusters.names.wait().await?;

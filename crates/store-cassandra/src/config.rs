@@ -45,10 +45,10 @@ pub struct Config {
     /// Number of connections to each node.
     #[serde(deserialize_with = "connections")]
     pub connections_per_node: u32,
-    /// Most requests for points in flight: of all writes together, and of each read call.
+    /// Maximum number of requests for points in flight: of all writes together, and of each read call.
     #[serde(deserialize_with = "concurrency")]
     pub concurrency: u32,
-    /// Most rows in one write request. All rows of a request are in the same partition.
+    /// Maximum number of rows in one write request. All rows of a request are in the same partition.
     #[serde(deserialize_with = "rows_per_request")]
     pub rows_per_request: u32,
     /// Number of component columns in tables that `syncdb` creates. Existing tables keep theirs.

@@ -30,7 +30,7 @@ const PAGE_CELLS: i32 = 20_000;
 /// Timeout of the first answer of the servers.
 const FIRST: Duration = Duration::from_secs(20);
 
-/// What the index tables call the table of the points.
+/// The name of the table of points, as the index tables spell it.
 const POINTS: &str = "data_points";
 const POINTS_OF: &str = "SELECT key, column1, value, TTL(value) FROM";
 

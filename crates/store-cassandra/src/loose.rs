@@ -14,7 +14,7 @@ enum Loose {
     Other(de::IgnoredAny),
 }
 
-/// A number in a range.
+/// Reads a number from `min` to `max`, also from a text. `name` names the setting in the error.
 pub(crate) fn number<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &str,

@@ -105,7 +105,7 @@ pub struct Clusters {
     pub points: Arc<Cluster>,
     /// The cluster for names.
     pub names: Arc<Cluster>,
-    /// The timestamps of changes of names.
+    /// Gives each change of a name its timestamp.
     pub(crate) timestamps: Timestamps,
 }
 
@@ -447,7 +447,7 @@ impl Shared {
         match &chosen {
             Some(datacenter) => tracing::info!(
                 datacenter,
-                "{key} is not set and there are replicas in several data centres; using that of the contact points"
+                "{key} is not set and there are replicas in several data centres; using the data centre of the contact points"
             ),
             None if datacenter::are_several(&replicas) => tracing::warn!(
                 "{key} is not set, and no contact point is in a data centre with replicas of all keyspaces: set it \

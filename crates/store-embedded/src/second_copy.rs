@@ -54,7 +54,7 @@ pub(crate) fn refresh(dir: &Path, system: &Keyspace, configs: &Keyspace) {
         })
         .and_then(|()| fs::rename(&new, path(dir)));
     if let Err(error) = written {
-        tracing::warn!(file = %path(dir).display(), %error, "cannot write the second copy of the catalogue");
+        tracing::warn!(file = %path(dir).display(), %error, "cannot write the second copy of the catalogue; without it, damage to the catalogue cannot be repaired");
     }
 }
 

@@ -205,7 +205,7 @@ impl FlushStore for EmbeddedStore {
     fn note_numbers(&self, count: usize, numbers: &mut dyn Iterator<Item = (u32, MetricId)>) {
         if let Err(error) = crate::numbers::write(&self.core.dir, count, numbers) {
             let dir = self.core.dir.display();
-            tracing::warn!(%dir, %error, "cannot write the second copy of the metrics' numbers");
+            tracing::warn!(%dir, %error, "cannot write the second copy of the metrics' numbers; without it, a damaged state row loses its points of the journal");
         }
     }
 

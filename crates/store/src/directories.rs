@@ -148,7 +148,7 @@ pub trait DirectoryStore: Send + Sync + Debug {
     /// without metadata count too.
     ///
     /// # Errors
-    /// If this is unknown for one of them.
+    /// If the answer is not known for one of the directories.
     async fn have_metrics_below(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
     /// Creates rows for exactly these directories, not for those above them. Existing ones are not an error.

@@ -21,7 +21,7 @@ pub struct FetchRequest {
     /// The time that counts as the current time for this request, in seconds since the epoch. It decides
     /// which stage answers.
     pub now: i64,
-    /// The most slots that the answer may have, all series together. A read of more fails before it takes memory.
+    /// Maximum number of slots in the answer, all series together. A read of more fails before it takes memory.
     pub slots_max: usize,
 }
 

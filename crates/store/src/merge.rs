@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn writers_merge_and_the_fullest_replica_wins() {
-        // BigGraphite's own example.
+        // The results are those that BigGraphite itself computes for these rows.
         let rows = [row(0, 9, 10.0, 2), row(0, 3, 20.0, 3), row(1, 1, 99.0, 4)];
         assert_eq!(merged(Aggregation::Average, &rows), Some((30.0, 5)));
         assert_eq!(merged(Aggregation::Sum, &rows), Some((30.0, 5)));

@@ -161,7 +161,7 @@ pub trait MetadataStore: Store {
     /// All hidden series, each with the time of its last `MetadataStore::hide`, in seconds since the epoch.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the series cannot be read.
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError>;
 
     /// Makes every change so far survive a power cut, as far as it is kept on the local disk. Creation records

@@ -20,7 +20,7 @@ pub struct WriteRefusal {
     /// in that case no run counts as acknowledged.
     pub runs: Vec<usize>,
     /// Whether every run listed belongs to a part of the store that is known to be unreachable while others
-    /// are not. The store did not try it, and a retry within seconds does not help.
+    /// are not. The store did not try to write these runs, and a retry within seconds would not help.
     pub is_known_down: bool,
 }
 

@@ -128,7 +128,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// The time of the servers' clock at some moment during this call, in milliseconds since the epoch.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If no server answers.
     async fn server_clock_ms(&self) -> Result<i64, StoreError>;
 
     /// Sets how far this machine's clock is behind the servers', in milliseconds. The timestamps of later changes of
@@ -139,7 +139,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// points or that for names does not exist at present.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the schema of the servers cannot be read.
     async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError>;
 
     /// Compares the schema with `needs`. Tables that do not fit are not used from then on.
@@ -198,7 +198,7 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// whose creation was acknowledged, because callers treat a missing metric as deleted.
     ///
     /// # Errors
-    /// If this is unknown for one of them.
+    /// If the answer is not known for one of the names.
     async fn exist(&self, names: &[&str]) -> Result<Vec<bool>, StoreError>;
 
     /// Records the current time as the last write of existing metrics, for the clean-up. Metrics whose

@@ -98,7 +98,8 @@ pub fn write(
     Ok(out)
 }
 
-/// Puts points into a ring of so many slots that begins at `offset`. The first point gets the first position.
+/// Puts points into a ring of this many slots that begins at `offset`. The first point gets the first
+/// position.
 fn fill(offset: u64, slots: u32, resolution: u32, points: &[(u32, f64)], parts: &mut Vec<(u64, Vec<u8>)>) {
     let Some((newest, _)) = points.last() else { return };
     let is_kept = |time: u32| (newest - time) / resolution < slots;

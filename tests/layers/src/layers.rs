@@ -121,7 +121,7 @@ const UNREACHABLE: &[(&str, &[&str])] = &[
 /// One message per dependency that the tables above do not allow.
 ///
 /// # Errors
-/// The message of `cargo tree`, if it cannot be run.
+/// The message of `cargo tree`, if that command fails.
 pub fn check(metadata: &Metadata) -> Result<Vec<String>, String> {
     let mut problems = Vec::new();
     for package in metadata.members() {

@@ -68,7 +68,7 @@ impl Metadata {
     /// Runs `cargo metadata` in a directory of the workspace, for the host platform. Downloads missing crates.
     ///
     /// # Errors
-    /// The message of `cargo`, if it cannot be run or the lock file is not up to date.
+    /// The message of `cargo`, if that command fails or the lock file is not up to date.
     pub fn load(directory: &Path) -> Result<Self, String> {
         let host = run(directory, "rustc", &["-vV"])?;
         let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default().to_owned();

@@ -139,7 +139,7 @@ fn typing_goes_on_in_the_editor() {
     browser.check_log(&[]);
 }
 
-/// What opened a dialog has the focus again when the dialog closes. A long dialog scrolls.
+/// When a dialog closes, the element that opened it has the focus again. A long dialog scrolls.
 #[test]
 fn dialogs_give_the_focus_back() {
     let Some(browser) = Browser::start() else { return };

@@ -16,7 +16,7 @@ pub(super) struct Cohort {
     pub(super) frequency: u32,
     /// Whether the intervals keep their values, for percentiles. All methods of the members need this, or none does.
     pub(super) is_kept: bool,
-    /// In the order of their starts.
+    /// The open intervals, sorted by their starts.
     pub(super) intervals: Vec<Interval>,
     pub(super) due_ms: i64,
     /// The newest segment of the log that names all members; 0 for none.
@@ -29,7 +29,7 @@ pub(super) struct Cohort {
     pub(super) groups: Vec<u32>,
 }
 
-/// What computations reuse.
+/// Memory that is reused from one computation to the next.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// The values of an interval.

@@ -87,7 +87,7 @@ impl EventLog {
         let mut seen: HashSet<Key> = known.iter().map(|event| key(event)).collect();
         let mut new = Vec::new();
         for NewEvent { when, what, data, tags } in events {
-            // With the largest id, the line is at least as long as the final one.
+            // The event gets its id later. With the largest possible id, the line cannot become longer.
             let event = Event { id: u64::MAX, when, what, data, tags };
             let bytes = line(&event, &mut Vec::new()).unwrap_or(usize::MAX);
             if bytes > EVENT_BYTES_MAX {

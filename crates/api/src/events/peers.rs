@@ -82,7 +82,7 @@ impl EventLog {
         found.iter().map(|event| PeerEvent::from(&**event)).collect()
     }
 
-    /// The origin in the ids of new events.
+    /// The part of a new event's id that names this daemon; 0 on a store that is not shared.
     pub(super) fn origin(&self) -> u64 {
         self.peers.as_ref().map_or(0, |peers| ids::origin(peers.writer()))
     }

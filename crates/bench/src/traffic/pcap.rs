@@ -8,7 +8,7 @@ use super::pcapng::{Blocks, SECTION};
 use super::stream::Stream;
 use super::{Recorded, Skipped, reason};
 
-/// Most connections that are followed at once.
+/// Maximum number of connections that are followed at once.
 const STREAMS_MAX: usize = 65_536;
 /// Largest total size of incomplete requests, in bytes.
 const BYTES_MAX: usize = 256 << 20;

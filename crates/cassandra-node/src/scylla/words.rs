@@ -53,7 +53,7 @@ impl Refusal {
     }
 }
 
-/// Why ScyllaDB refuses a statement. `None` if it does not.
+/// The reason why ScyllaDB refuses a statement; `None` if it accepts the statement.
 pub(super) fn refused(statement: &str) -> Option<Refusal> {
     let words = statement.split_whitespace().map(str::to_ascii_uppercase).collect::<Vec<_>>();
     let has = |word: &str| words.iter().any(|one| one == word);

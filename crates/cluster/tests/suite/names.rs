@@ -113,7 +113,7 @@ async fn names_that_nobody_announces_are_found() {
     assert!(!daemon.loaded.has("foreign.a") && daemon.loaded.has("foreign.b"));
 }
 
-/// What one daemon learns of another program's names, the other daemons hear from it.
+/// If one daemon finds a name that another program has created, it announces the name to the other daemons.
 #[tokio::test(start_paused = true)]
 async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -127,13 +127,13 @@ async fn names_that_one_daemon_adopts_are_announced_to_the_others() {
     wait_until("all names", async || b.loaded.has("busy.99")).await;
     sleep(60).await;
 
-    // One daemon gets points of such a metric.
+    // One daemon gets points of a metric that another program has created.
     server.names.create(&[metric("foreign.written")]).await.unwrap();
     a.names.create(&[created_now(&server, "foreign.written")]).await.unwrap();
     sleep(10).await;
     assert!(b.loaded.has("foreign.written"));
 
-    // One daemon finds another one when it reads its part of the names.
+    // One daemon finds another new name when it reads its part of the names.
     server.names.create(&[metric("foreign.found")]).await.unwrap();
     let has = |daemon: &Daemon| daemon.loaded.has("foreign.found");
     let mut waited = 0;
@@ -308,7 +308,7 @@ async fn points_from_after_a_deletion_count_however_late_it_is_heard_of() {
     assert_eq!(names.map(|name| daemon.loaded.has(name)), wanted);
 }
 
-/// What came between two deletions of a metric does not bring it back after the second one.
+/// Points that arrive between two deletions of a metric do not bring it back after the second one.
 #[tokio::test(start_paused = true)]
 async fn a_second_deletion_counts_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -306,7 +306,8 @@ async fn a_store_that_is_stuck_delays_neither_points_nor_reads() {
     let (engine, _) = world.start().await;
     world.commits.set_closed(true);
     let all: Vec<String> = [0, 1].iter().flat_map(|shard| names(&engine, "m", *shard, 50)).collect();
-    // Blocks become due, and their flushes block in the store.
+    // Blocks fill up and are flushed. The flushes wait in the store, because the gate for commits is
+    // closed.
     for second in 1..=100 {
         world.clock.advance(1);
         assert!(engine.push(batch(&all, START + second, second as f64)).await);

@@ -70,8 +70,8 @@ fn direct(layout: &MetricLayout, stage: usize, slot: u32, value: f64) -> Cell {
     let raw = Window { value, count: 1 };
     let window = match stage {
         0 => raw,
-        // The sum would be too large for a float. In that case the value counts as one slot, unless
-        // xFilesFactor would hide it.
+        // `shown` returns `None` if the sum of the whole window would be too large for a float. The value
+        // then counts as one slot, and xFilesFactor may hide it.
         _ => shown(layout, stage, value, 1).unwrap_or(raw),
     };
     Cell { slot, window, is_shown: true, is_exact: false }

@@ -66,7 +66,7 @@ pub enum StartError {
     Journal(#[from] JournalError),
     /// The checkpoint could not be removed, or was found to be damaged when part of it was loaded. The next
     /// start does not use it.
-    #[error("failed to use the checkpoint")]
+    #[error("failed to load or remove the checkpoint")]
     Checkpoint(#[from] CheckpointError),
     /// A thread could not be started.
     #[error("failed to start a thread")]

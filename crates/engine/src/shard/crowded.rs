@@ -43,7 +43,7 @@ pub struct CrowdedMetrics {
     pub examples: Vec<CrowdedMetric>,
 }
 
-/// The watched metrics of a shard, by head.
+/// The watched metrics of a shard, by the position of their head.
 #[derive(Debug, Default)]
 pub(crate) struct Crowded(HashMap<u32, Watched>);
 

@@ -23,11 +23,12 @@ pub(crate) struct TagSearch {
     lower: Vec<u8>,
 }
 
-/// The series in which a word was found.
+/// The series in which one word of the search was found.
 #[derive(Debug, Clone, Default)]
 struct Found {
-    /// The series with a part that begins with the word.
+    /// The series with a tag or value in which the word is at the start of a part.
     good: Marks,
+    /// The series with a tag or value that contains the word anywhere else.
     other: Marks,
 }
 

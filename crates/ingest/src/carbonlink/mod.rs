@@ -42,7 +42,7 @@ pub trait Cache: Send + Sync + 'static {
     /// `points_max` points in total.
     ///
     /// # Errors
-    /// If they cannot be read at the moment.
+    /// If the points cannot be read at the moment.
     async fn points(&self, names: &[Arc<str>], points_max: usize) -> Result<Option<Vec<Points>>, CacheError>;
 
     /// Returns a setting of a metric.

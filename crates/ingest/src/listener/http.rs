@@ -84,7 +84,7 @@ pub(super) async fn serve(
         ended = connection.as_mut() => return requests.ended(ended),
         () = place.stopped() => {}
     }
-    // What the kernel has already received is still read.
+    // Bytes that the kernel has already received are still read.
     if timeout(CLOSING_PAUSE, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         while timeout(CLOSING_PAUSE, connection.as_mut()).await.is_err() && busy.load(Ordering::Relaxed) > 0 {

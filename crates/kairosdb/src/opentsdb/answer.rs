@@ -33,7 +33,7 @@ pub struct Most {
 /// The results for one sub-query, separated by commas.
 ///
 /// # Errors
-/// If they would exceed a limit.
+/// If the results would exceed a limit.
 pub fn results(query: &Query, at: usize, columns: Vec<Column>, most: &mut Most) -> Result<String, String> {
     let sub = &query.subs[at];
     let range = query.range(sub);

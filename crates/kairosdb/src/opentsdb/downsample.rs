@@ -7,7 +7,7 @@ use super::calendar::Calendar;
 use super::time::Duration;
 use crate::kairos::Amount;
 
-/// What an empty bucket contributes.
+/// The point that stands for an empty bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// No point.
@@ -37,7 +37,7 @@ pub struct Downsample {
     cut: Cut,
     every: Duration,
     fold: Aggregator,
-    /// What an empty bucket gives.
+    /// The point that stands for an empty bucket.
     pub fill: Fill,
 }
 
@@ -91,8 +91,8 @@ impl Downsample {
         if self.cut == Cut::All { 0 } else { self.every.millis() }
     }
 
-    /// Folds the points of a series. `buckets` is the number of buckets that the request may still make. The new ones
-    /// are subtracted from it.
+    /// Folds the points of a series. `buckets` is the number of buckets that the request may still make; this call
+    /// subtracts those that it makes.
     pub(super) fn apply(
         &self,
         points: &[(i64, Amount)],

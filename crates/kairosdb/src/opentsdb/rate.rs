@@ -3,13 +3,14 @@
 /// How a rate is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateOptions {
-    /// Whether values only grow, so that a smaller value means that the counter has overflowed.
+    /// Whether the values are a counter. A counter only grows, so a smaller value means that it has
+    /// overflowed.
     pub counter: bool,
     /// The value at which the counter overflows.
     pub counter_max: i64,
-    /// After an overflow, a rate above this becomes 0. 0 switches this off.
+    /// After an overflow, a rate above this value becomes 0. The value 0 switches this off.
     pub reset_value: i64,
-    /// Whether an overflow gives no rate.
+    /// Whether a pair of points with an overflow between them gives no rate.
     pub drop_resets: bool,
 }
 

@@ -28,7 +28,7 @@ impl Directory {
     /// Opens a backup directory for reading.
     ///
     /// # Errors
-    /// If it is not a backup directory, or a backup into it is running.
+    /// If `dir` is not a backup directory, or a backup into it is running.
     pub fn open(dir: &Path) -> Result<Self, BackupError> {
         check_format(dir)?;
         let lock = File::open(dir.join("lock")).map_err(io_error("open", &dir.join("lock")))?;
@@ -41,7 +41,7 @@ impl Directory {
     /// Opens a backup directory for writing. A missing or empty directory becomes a backup directory.
     ///
     /// # Errors
-    /// If it cannot become one, or another process uses it.
+    /// If `dir` cannot become a backup directory, or another process uses it.
     pub fn open_to_write(dir: &Path) -> Result<Self, BackupError> {
         fs::create_dir_all(dir).map_err(io_error("create", dir))?;
         if is_empty(dir)? {
@@ -68,7 +68,7 @@ impl Directory {
     /// The numbers of all generations, oldest first.
     ///
     /// # Errors
-    /// If they cannot be listed.
+    /// If the directory cannot be listed.
     pub fn numbers(&self) -> Result<Vec<u32>, BackupError> {
         let dir = self.dir.join(GENERATIONS);
         let mut numbers = Vec::new();

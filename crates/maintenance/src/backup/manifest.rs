@@ -67,7 +67,7 @@ impl Generation {
     /// Reads a manifest. The error says what is wrong with it.
     ///
     /// # Errors
-    /// If it is damaged, or of a newer version.
+    /// If the manifest is damaged, or of a newer version.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (json, sum) = text.trim_end().rsplit_once('\n').ok_or("it is cut off")?;
         if hex(&Sha256::digest(json.as_bytes())) != sum {

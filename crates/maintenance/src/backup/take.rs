@@ -34,7 +34,7 @@ pub struct Order {
     pub keep: Option<u32>,
     /// Whether to count what would be copied, and write nothing.
     pub dry_run: bool,
-    /// Most bytes that are read per second; 0 for no limit.
+    /// Maximum number of bytes that are read per second; 0 for no limit.
     pub rate: u64,
 }
 
@@ -189,8 +189,8 @@ fn key(identity: &str, file: &HeldFile) -> String {
     format!("{identity} {} {}", file.bytes, file.name.display())
 }
 
-/// What tells an unchanged file from a changed one. Empty for small files, which are always read, because they may be
-/// written in place within a tick of the file system's clock.
+/// A text that changes when the file changes. Empty for small files, which are always read, because they may be written
+/// in place within a tick of the file system's clock.
 fn identity(file: &HeldFile) -> Result<String, BackupError> {
     if file.bytes <= SMALL_BYTES {
         return Ok(String::new());

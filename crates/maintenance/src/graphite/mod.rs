@@ -51,7 +51,7 @@ pub struct ImportGraphite {
     pub retentions: Option<String>,
     /// How many requests are under way at a time.
     pub workers: usize,
-    /// Most requests in a second; 0 for no limit.
+    /// Maximum number of requests per second; 0 for no limit.
     pub rate: u32,
     /// Whether points of the server replace stored slots.
     pub overwrite: bool,
@@ -65,7 +65,7 @@ impl ImportGraphite {
     /// The retention of the metrics on the server, if it was named.
     ///
     /// # Errors
-    /// If it is no retention.
+    /// If the text is not a retention.
     pub(crate) fn retention(&self) -> Result<Option<Retention>, String> {
         let parsed = self.retentions.as_deref().map(Retention::from_text).transpose();
         parsed.map_err(|error| format!("--retentions: {error}"))

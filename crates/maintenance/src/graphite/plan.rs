@@ -2,8 +2,8 @@
 //!
 //! A Graphite server answers from the finest archive that reaches back to `from`, whatever `until` is. So
 //! there is one request for each stage, from the oldest time of the stage until now. A long stage of fine
-//! resolution is requested in several pieces, each of which begins earlier than the next finer stage reaches
-//! back.
+//! resolution is requested in several pieces. Each piece begins before the oldest time of the next finer
+//! stage, because otherwise the server would answer from that stage.
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,7 @@ pub struct ImportWhisper {
     pub since: Option<i64>,
     /// How many groups of files are read and stored at a time.
     pub workers: usize,
-    /// The most metrics to store in a second; 0 for no limit.
+    /// Maximum number of metrics to store per second; 0 for no limit.
     pub rate: u32,
     /// Whether new metrics get the settings of the storage rules instead of those of their files.
     pub rules: bool,

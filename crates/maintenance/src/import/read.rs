@@ -14,8 +14,8 @@ use super::walk::{FoundFile, Metric};
 
 /// The largest file that is read: the offsets in a file have 32 bits.
 const BYTES_MAX: u64 = 1 << 32;
-/// The most points of a file that are read, because they are all in memory at once. Three years of seconds
-/// are fewer.
+/// Maximum number of points that are read from a file, because all of them are in memory at once. Three
+/// years of seconds are fewer.
 const POINTS_MAX: usize = 100_000_000;
 /// Slots of a file that are read at once.
 const SLOTS: usize = 64 << 10;
@@ -184,7 +184,8 @@ fn read_file(
         if before == after {
             return Ok((before, contents?));
         }
-        // A complete file with one point of the next write is as good as one read a moment later.
+        // The last try accepts a file that kept its length: carbon replaces points in place, so the file
+        // was complete all the time.
         if try_number == TRIES && before.bytes == after.bytes {
             return Ok((FoundFile { changed: 0, ..before }, contents?));
         }

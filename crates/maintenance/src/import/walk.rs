@@ -20,7 +20,7 @@ const ELOOP: i32 = 40;
 pub(super) struct FoundFile {
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// When it was changed, in nanoseconds since the epoch.
+    /// When the file was changed, in nanoseconds since the epoch.
     pub(super) changed: i128,
 }
 
@@ -52,7 +52,7 @@ struct Walk<'a> {
     prefix: &'a str,
     tagged: &'a TaggedNames,
     root: &'a Path,
-    /// Device and inode of the parent directories.
+    /// Device and inode of each directory from the root of the tree to the present one.
     above: Vec<(u64, u64)>,
     /// Device and inode of all directories visited so far.
     seen: HashSet<(u64, u64)>,

@@ -85,7 +85,7 @@ impl Files {
     /// Opens a file and skips lines.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(super) fn open(&self, at: usize, skip: u64) -> Result<Lines, VerbError> {
         let path = self.0[at].path.clone();
         let failed = |error| unreadable(&path, &error);

@@ -59,7 +59,7 @@ pub struct ImportKairosdb {
     pub until: Option<i64>,
     /// How many blocks are read and parts are stored at a time.
     pub workers: usize,
-    /// Most points that are stored in a second; 0 for no limit.
+    /// Maximum number of points that are stored per second; 0 for no limit.
     pub rate: u32,
     /// Whether points of the history replace stored slots.
     pub overwrite: bool,

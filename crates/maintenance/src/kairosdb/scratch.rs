@@ -94,7 +94,7 @@ impl Scratch {
     /// of the disk are left free.
     ///
     /// # Errors
-    /// If it cannot be written, or another run uses it.
+    /// If the directory cannot be written, or another run uses it.
     pub(super) fn open(
         directory: &Path,
         made_for: serde_json::Value,
@@ -167,7 +167,7 @@ impl Scratch {
     /// Appends an entry to the part of its series.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the files cannot be written.
     pub(super) fn write(&mut self, entry: &Entry, is_unlisted: bool) -> Result<(), VerbError> {
         let part = part_of(&entry.name);
         let mut counts = [entry.not_kept_len(), entry.with_ttl, u64::from(is_unlisted)];
@@ -245,7 +245,7 @@ impl Scratch {
     /// Makes sure that a run that is killed from here on continues at `position`.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the files cannot be written.
     pub(super) fn checkpoint(&mut self, position: Position) -> Result<(), VerbError> {
         for part in 0..PARTS {
             let writer = &mut self.parts[part];
@@ -260,7 +260,7 @@ impl Scratch {
     /// Notes that everything is read.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the files cannot be written.
     pub(super) fn finish_split(&mut self) -> Result<(), VerbError> {
         self.checkpoint(self.state.position)?;
         self.state.is_split = true;
@@ -271,7 +271,7 @@ impl Scratch {
     /// Notes that a part is stored.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the files cannot be written.
     pub(super) fn note_stored(
         &mut self,
         part: usize,
@@ -287,7 +287,7 @@ impl Scratch {
     /// Removes the directory. Returns the report of the run.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If the directory cannot be removed.
     pub(super) fn remove(self) -> Result<(ImportKairosdbReport, Suggestions), VerbError> {
         fs::remove_dir_all(&self.directory).map_err(|error| unwritable(&self.directory, &error))?;
         Ok((self.state.report, self.state.suggestions))

@@ -31,7 +31,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 pub struct ImportNames {
     /// The absolute path of a file that has a metric on each line: name, retention, method and factor.
     pub file: PathBuf,
-    /// Most names in a second; 0 for no limit.
+    /// Maximum number of names per second; 0 for no limit.
     pub rate: u32,
     /// Where to list what was skipped.
     pub skipped: Option<PathBuf>,

@@ -26,7 +26,7 @@ const ROOT: &str = "/";
 pub struct Du {
     /// The metrics and directories; `/` for all metrics.
     pub glob: String,
-    /// Most metrics to look at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: u32,
 }

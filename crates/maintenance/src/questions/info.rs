@@ -16,7 +16,7 @@ use crate::verb::{VerbError, Work};
 pub struct Info {
     /// Selects the metrics to show.
     pub which: Which,
-    /// Most metrics to look at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: u32,
 }
@@ -36,9 +36,10 @@ pub struct MetricInfo {
     pub x_files_factor: f64,
     /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
-    /// When a daemon last recorded that it is written, in seconds since the epoch; only on a shared store.
+    /// When a daemon last recorded that the metric is being written, in seconds since the epoch; only on a
+    /// shared store.
     pub updated_on: Option<u32>,
-    /// When it was last read, in seconds since the epoch, if the store has recorded that.
+    /// When the metric was last read, in seconds since the epoch; `None` if the store has no record of it.
     pub read_on: Option<u32>,
     /// The stages, the finest first.
     pub stages: Vec<StageInfo>,

@@ -20,7 +20,7 @@ pub struct List {
     /// Selects only metrics that were not read for this many seconds; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_seconds: Option<u64>,
-    /// Most metrics to look at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: u32,
 }

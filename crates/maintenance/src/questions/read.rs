@@ -25,7 +25,7 @@ pub struct Read {
     pub from: Option<i64>,
     /// The end of the range in seconds since the epoch, inclusive; `None` for now.
     pub until: Option<i64>,
-    /// Most metrics to look at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: u32,
 }

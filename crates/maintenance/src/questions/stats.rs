@@ -27,7 +27,7 @@ pub struct Stats {
     pub namespaces: Vec<Namespace>,
     /// Whether to add up the bytes too.
     pub bytes: bool,
-    /// Most metrics to look at in a second; 0 for no limit.
+    /// Maximum number of metrics per second; 0 for no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate: u32,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::question::{Question, Rows};
 use crate::verb::{VerbError, Work};
 
-/// Most tags or values in one answer.
+/// Maximum number of tags or values in one answer.
 const TAGS_MAX: usize = 1_000_000;
 
 /// Lists tags, or the values of one.

@@ -13,7 +13,7 @@ pub struct Known {
     pub config: Arc<MetricConfig>,
     /// The settings by the rules, as this store keeps them.
     pub wanted: Arc<MetricConfig>,
-    /// When it was created, in seconds since the epoch.
+    /// When the metric was created, in seconds since the epoch.
     pub created_on: u32,
     /// Whether `plumbago rules apply` would change the metric.
     pub differs: bool,

@@ -30,7 +30,7 @@ pub struct Delete {
     pub dry_run: bool,
     /// Whether to delete the metrics whatever their number.
     pub confirmed: bool,
-    /// The most metrics to delete in a second; 0 for no limit.
+    /// Maximum number of metrics to delete per second; 0 for no limit.
     pub rate: u32,
     /// The start of the range in seconds since the epoch, inclusive. Without start and end, whole metrics are
     /// deleted. With only an end, the range has no start.

@@ -9,7 +9,7 @@ use crate::verb::{Verb, VerbError, Work};
 pub use crate::events::ImportEvents;
 pub use crate::graphite::ImportGraphite;
 
-/// The most requests that are under way at a time.
+/// Maximum number of requests in flight.
 const WORKERS_MAX: usize = 64;
 
 #[boxed_futures]

@@ -127,7 +127,7 @@ pub struct Applied {
     pub points: u64,
     /// The changes, the most frequent first.
     pub changes: Vec<Change>,
-    /// Metrics that stay as they are.
+    /// The metrics that could not be changed, grouped by reason.
     pub refused: Vec<Refused>,
 }
 

@@ -203,7 +203,7 @@ async fn live_writers_lose_no_directory() {
     }
     let job = CleanDirectories(Arc::new(store.clone()));
     for _ in 0..5 {
-        // The last check comes later after a deletion than any writer needs.
+        // The job waits 300 ms between a deletion and its last check. No writer needs that long.
         job.run(&Context { settle: Duration::from_millis(300), ..context() }).await.unwrap();
     }
     stop.cancel();

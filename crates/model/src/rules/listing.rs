@@ -11,7 +11,7 @@ pub struct RuleSection<'a, T> {
     pub place: usize,
     /// The section in the file.
     pub source: &'a RuleSource,
-    /// The setting that it decides.
+    /// What metrics that match the section get: their retention, or their method and xFilesFactor.
     pub outcome: &'a T,
 }
 

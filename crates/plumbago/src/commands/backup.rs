@@ -47,7 +47,7 @@ pub struct BackupArgs {
     /// Remove all but the newest N generations afterwards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "verify"])]
     keep: Option<u32>,
-    /// Most bytes to read per second, like 50MiB; 0B for no limit
+    /// Read at most this many bytes per second, like 50MiB; 0B means no limit
     #[arg(long, value_name = "SIZE", default_value = "0B", conflicts_with = "list")]
     rate: ByteSize,
     /// Print what would be copied and write nothing

@@ -36,7 +36,7 @@ pub struct ImportArgs {
     /// carbon.conf, go-carbon's configuration, or graphite-web's local_settings.py; several are joined
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// What the files are; by default recognised by their names and contents
+    /// The kind of all files; by default recognised by their names and contents
     #[arg(long, value_name = "FORMAT")]
     format: Option<FileFormat>,
     /// The programs of carbon.conf that you run. The file does not say which, so by default all are read
@@ -50,7 +50,7 @@ pub struct ImportArgs {
     json: bool,
 }
 
-/// What a file is.
+/// The kind of a configuration file.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum FileFormat {
     /// carbon.conf, also with BigGraphite's keys

@@ -31,7 +31,7 @@ pub struct MaintainArgs {
     /// Process part I of N of the rows (0/N to N-1/N), so that several processes can share the work
     #[arg(long, value_name = "I/N", value_parser = share)]
     pub shard: Option<Share>,
-    /// Most rows to read per second; 0 for no limit
+    /// Read at most this many rows per second; 0 means no limit
     #[arg(long, value_name = "N")]
     pub rate: Option<u32>,
     /// Print the reports as JSON

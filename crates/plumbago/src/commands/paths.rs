@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::error::{Exit, Failure};
 
-/// The absolute path.
+/// The absolute form of a path; a relative one is below the working directory of this command.
 pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| path.display().to_string())
 }

@@ -92,10 +92,11 @@ pub fn run(args: &ReplayArgs, file: Option<&Path>) -> Result<(), Failure> {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     bytes: u64,
-    /// The number of rows. Only known in a dry run.
+    /// The number of rows. Counted only in a dry run, otherwise 0.
     #[serde(default)]
     rows: u64,
-    /// The number of rows by the host id of the node that stores them. Only known in a dry run by a daemon.
+    /// The number of rows by the host id of the node that stores them. Counted only in a dry run by a
+    /// daemon, otherwise empty.
     #[serde(default)]
     nodes: BTreeMap<String, u64>,
 }

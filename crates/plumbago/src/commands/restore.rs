@@ -53,7 +53,8 @@ pub struct RestoreArgs {
     /// Become another writer, because the daemon of the backup may still run
     #[arg(long)]
     new_writer: bool,
-    /// Most bytes to read per second, like 50MiB; 0B for no limit. Every file is read twice, first to verify it
+    /// Read at most this many bytes per second, like 50MiB; 0B means no limit. Every file is read twice, first to
+    /// verify it
     #[arg(long, value_name = "SIZE", default_value = "0B")]
     rate: ByteSize,
     /// Verify the backup and write nothing

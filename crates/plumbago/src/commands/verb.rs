@@ -106,7 +106,8 @@ fn scratch<V: Verb>(verb: &V, config: &mut Config) -> Result<Option<TempDir>, Fa
         return Ok(None);
     }
     let made = tempfile::Builder::new().prefix("plumbago-dry-run-").tempdir();
-    let made = made.context("cannot create a temporary directory for the dry run (TMPDIR)");
+    let made =
+        made.context("cannot create a temporary directory for the dry run; TMPDIR may name another place");
     let made = made.map_err(|error| Failure::new(Exit::Store, error))?;
     config.data_dir = made.path().to_owned();
     Ok(Some(made))
@@ -349,7 +350,7 @@ impl<'a> Daemon<'a> {
                 _ => {
                     return Err(Failure::new(
                         Exit::Internal,
-                        anyhow!("not waiting any longer for the job {id}, which is being cancelled"),
+                        anyhow!("stopped waiting; the daemon is still cancelling the job {id}"),
                     ));
                 }
             }

@@ -62,7 +62,7 @@ pub struct Config {
     pub admin: plumbago_api::AdminConfig,
     /// How names are looked up.
     pub index: Index,
-    /// What searches for names show.
+    /// Which metrics the searches for names show.
     pub find: Find,
     /// The store of the points.
     pub store: Store,

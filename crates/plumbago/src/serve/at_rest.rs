@@ -25,7 +25,7 @@ impl AtRest {
     ///
     /// # Errors
     ///
-    /// If they cannot be opened.
+    /// If a store cannot be opened.
     pub(super) fn open(mut loaded: Loaded, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
         let budget = loaded.divide_memory();
         let rules = rules::Live::new(loaded.rules, &loaded.config);
@@ -39,7 +39,7 @@ impl AtRest {
     ///
     /// # Errors
     ///
-    /// If they cannot be loaded.
+    /// If the points cannot be loaded.
     pub(super) async fn start(&self) -> Result<Recovered, Failure> {
         self.core.engine.start().await.map_err(start_failure)
     }
@@ -48,7 +48,7 @@ impl AtRest {
     ///
     /// # Errors
     ///
-    /// If they cannot be closed.
+    /// If a store cannot be closed.
     pub(super) async fn close(self) -> Result<(), Failure> {
         self.core.engine.stop(STORE_TIMEOUT).await;
         self.stop.cancel();

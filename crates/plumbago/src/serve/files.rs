@@ -31,7 +31,7 @@ pub(super) fn remove_links(data_dir: &Path) {
     if let Err(error) = fs::remove_dir_all(&links)
         && error.kind() != ErrorKind::NotFound
     {
-        tracing::warn!(dir = %links.display(), %error, "cannot remove the links of an interrupted backup");
+        tracing::warn!(dir = %links.display(), %error, "cannot remove the links of an interrupted backup; remove this directory, because it keeps deleted files on the disk");
     }
 }
 

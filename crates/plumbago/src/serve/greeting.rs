@@ -129,7 +129,7 @@ pub(super) fn stopped(data_dir: &Path) {
         Ok(()) => tracing::info!("stopped cleanly"),
         Err(error) => {
             let path = data_dir.join(LAST_STOP);
-            tracing::warn!(%error, "stopped cleanly, but {} cannot be written", path.display());
+            tracing::warn!(%error, "stopped cleanly, but {} cannot be written; the next start reports an unclean stop, which does no harm", path.display());
         }
     }
 }

@@ -58,7 +58,7 @@ impl RangeDeleter for EngineHistories {
     ) -> Result<Vec<RangeReport>, StoreError> {
         let deleted = self.engine.delete_range(names, range, dry_run).await;
         if !dry_run {
-            // Also after an error, because some points may be deleted already.
+            // Done after an error too, because some points may already be deleted.
             self.answers.forget();
         }
         deleted

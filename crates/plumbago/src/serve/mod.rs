@@ -466,7 +466,7 @@ fn raise_file_limit() {
         if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) }
     });
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+        tracing::warn!(%error, "cannot raise the limit of open files; many connections or metrics may exceed it");
     }
 }
 

@@ -72,7 +72,12 @@ async fn measure(engine: &Engine, work: &Work) {
             Err(error) => {
                 if let Some(suppressed) = FAILED.pass(work.context.clock.now_ms()) {
                     let (directory, error) = (used.directory, error.text());
-                    tracing::warn!(directory, error, suppressed, "cannot measure the bytes of a quota");
+                    tracing::warn!(
+                        directory,
+                        error,
+                        suppressed,
+                        "cannot measure the size of a directory with a quota; its last size stays in effect"
+                    );
                 }
             }
         }

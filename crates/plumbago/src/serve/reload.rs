@@ -104,7 +104,8 @@ impl Reload {
         self.certificates.push((section, certificates));
     }
 
-    /// Reports reloads to `conditions` and `registry`. The start counts as the first good one.
+    /// Reports reloads to `conditions` and `registry`. Reading the configuration at the start counts as the
+    /// first successful reload.
     pub(super) fn report_to(&mut self, conditions: &Conditions, registry: &Registry) {
         let report = Report {
             conditions: conditions.clone(),

@@ -278,7 +278,7 @@ fn differences(now: &MetricConfig, wanted: &MetricConfig) -> Vec<Value> {
 /// The command that gives just this metric the settings of the rules.
 fn command(name: &str) -> String {
     let quoted = quoted_for_shell(name);
-    // As a glob, this name would select other metrics, or be invalid.
+    // As an argument, this name would be a glob that matches other metrics, an invalid glob or an option.
     if name.contains(';') || name.starts_with('-') || has_glob(name) {
         return format!("printf '%s\\n' {quoted} | plumbago rules apply --names -");
     }

@@ -180,7 +180,7 @@ impl Database {
         self.marks.insert(closed_key(number), segment.bytes())
     }
 
-    /// Replaces the mark of what is sent again; `None` removes it.
+    /// Replaces the record of which slices have to be sent again; `None` removes it.
     pub(super) fn mark_resend(&self, mark: Option<Vec<u8>>) -> fjall::Result<()> {
         match mark {
             Some(mark) => self.marks.insert(RESEND, mark),
@@ -272,7 +272,7 @@ impl Database {
             None,
             &mut |_, error| {
                 damaged += 1;
-                tracing::error!(%error, "skipping damaged state rows in the spool");
+                tracing::error!(%error, "skipping damaged state rows in the spool; the points of their metrics are lost unless the journal has them");
             },
             &mut |key, value| {
                 if let Ok(id) = Id::try_from(key) {

@@ -152,7 +152,7 @@ impl Spool {
     /// Acknowledges a chunk. Chunks are acknowledged in the order in which they were read.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written; the chunk stays pending.
+    /// [`SpoolError::Unavailable`] if the acknowledgement could not be written; the chunk stays pending.
     pub fn acknowledge(&self, chunk: &Chunk) -> Result<(), SpoolError> {
         self.shared.acknowledge(chunk)
     }
@@ -162,7 +162,7 @@ impl Spool {
     /// the deferred slice of the same metric and timestamp.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when they could not be written.
+    /// [`SpoolError::Unavailable`] if the slices could not be written.
     pub fn defer(&self, slices: &[(i64, Slice<'_>)]) -> Result<(), SpoolError> {
         self.shared.defer(slices)
     }
@@ -182,7 +182,8 @@ impl Spool {
     /// Moves deferred slices that were acknowledged to the retained ones.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written; they will be sent again.
+    /// [`SpoolError::Unavailable`] if the acknowledgement could not be written; the slices will be sent
+    /// again.
     pub fn retain_deferred(&self, slices: &[SpooledSlice]) -> Result<(), SpoolError> {
         self.shared.retain_deferred(slices)
     }
@@ -200,12 +201,12 @@ impl Spool {
     }
 
     /// Queues all retained slices to be sent again, for servers that may have lost them.
-    /// [`Spool::next_resend`] returns these slices; they stay acknowledged meanwhile. Once this returns, it
-    /// survives a power cut. Returns the bytes of all slices that are queued to be sent again, for these or
-    /// other servers.
+    /// [`Spool::next_resend`] returns these slices; they stay acknowledged meanwhile. Once this returns,
+    /// the queue survives a power cut. Returns the bytes of all slices that are queued to be sent again,
+    /// for these or other servers.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written.
+    /// [`SpoolError::Unavailable`] if this could not be recorded on the disk.
     pub fn resend(&self, servers: &[Uuid]) -> Result<u64, SpoolError> {
         self.shared.resend(servers, i64::MIN)
     }
@@ -248,7 +249,7 @@ impl Spool {
     /// and all others are returned once more.
     ///
     /// # Errors
-    /// [`SpoolError::Unavailable`] when that could not be written.
+    /// [`SpoolError::Unavailable`] if this could not be recorded on the disk.
     pub fn resent(&self, chunk: &ResendChunk, is_complete: bool) -> Result<(), SpoolError> {
         self.shared.resent(chunk, is_complete)
     }

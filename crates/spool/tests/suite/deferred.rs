@@ -110,7 +110,8 @@ async fn an_acknowledged_row_hides_no_deferred_one() {
     sender.await.unwrap();
 }
 
-/// What another writer has replaced goes into no window, although this writer's own row was acknowledged just now.
+/// If another writer has replaced a value, no window is folded from the old value, even if this writer's row was
+/// acknowledged just now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_decides_on_a_write_sees_later_values_of_others_at_once() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::at(1_700_000_000)));

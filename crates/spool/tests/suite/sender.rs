@@ -299,7 +299,7 @@ async fn what_a_server_lost_is_sent_again() {
     sender.await.unwrap();
 }
 
-/// What is sent again comes to an end, although a table was dropped meanwhile.
+/// Sending rows again comes to an end even if their table was dropped meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_a_dropped_table_do_not_go_round_for_ever() {
     let fixture = Fixture::new();

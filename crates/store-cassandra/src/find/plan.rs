@@ -303,8 +303,8 @@ fn term(component: Option<usize>, test: Test) -> Option<Term> {
     safe.then_some(Term { component, test })
 }
 
-/// A query with the terms `asked`. The rest of `every`, which may repeat them, is kept as other terms. If
-/// `asked` is empty, the query has all terms of `every`.
+/// A query that asks for the terms `asked`, and knows the other terms of `every`. If `asked` is empty, it
+/// asks for all terms of `every`.
 fn of_terms(asked: Vec<Term>, every: impl Iterator<Item = Term>) -> Query {
     let others: Vec<Term> = every.filter(|term| !asked.contains(term)).collect();
     match (asked.is_empty(), others.is_empty()) {

@@ -48,11 +48,12 @@ async fn pending_rows_of_a_copy_count_once() {
     copy.set_former_writer(identity, copied_us);
     copy.writer().write_runs_at(&window(run, 40), copied_us).await.unwrap();
     assert_eq!(sum(&copy, run).await, 40.0);
-    // What the original adds later is newer than what it had in common with the copy.
+    // The original has added points since it was copied. Its row counts, and not the older row that both
+    // have.
     original.writer().write_runs_at(&window(run, 50), copied_us + 1).await.unwrap();
     copy.writer().write_runs_at(&window(run, 40), copied_us).await.unwrap();
     assert_eq!(sum(&copy, run).await, 50.0);
-    // What the copy has accepted itself is added.
+    // Points that only the copy has accepted are added.
     copy.writer().write_runs_at(&window(run, 2), copied_us + 1).await.unwrap();
     assert_eq!(sum(&copy, run).await, 52.0);
     keyspace.drop().await;

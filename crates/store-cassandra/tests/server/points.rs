@@ -190,7 +190,7 @@ async fn late_windows_complete_those_of_others(store: &CassandraStore, other: &C
     ] {
         let run = run(&format!("late.{method}"), 1, slot, method);
         other.write(&batch(run, &[theirs.0, 1.0], &[theirs.1, 1])).await.unwrap();
-        // What we wrote for this window before must not be subtracted.
+        // An earlier row of this writer for the window must not be subtracted.
         store.write(&batch(run, &[3.0], &[2])).await.unwrap();
         let mut rows = batch(run, &[whole.0, f64::NAN], &[whole.1, 0]);
         PointStore::subtract_other_writers(store, &mut rows).await.unwrap();

@@ -55,7 +55,7 @@ fn fill(daemon: &Daemon, names: &[String], minutes: i64, end: i64) {
     daemon.flush();
 }
 
-/// The path of a query, without the cache, for a day up to `end`.
+/// The path of a `/render` request for the day that ends at `end`. The answer does not come from the cache.
 fn query(target: &str, end: i64) -> String {
     let (from, until) = ((end - DAY * 60 - 60).to_string(), end.to_string());
     let time = [("from", from.as_str()), ("until", until.as_str()), ("now", until.as_str())];

@@ -159,8 +159,8 @@ fn at(delays: &[Duration], share: f64) -> Duration {
 }
 
 /// Measures the delay from the sender's write until the destination that stays up reads the point, for one
-/// point of each portion. The relay divides points into other portions, but the points themselves are the
-/// same at both ends.
+/// point of each portion. The relay may divide the points differently, but the first point of a portion has
+/// the same number at both ends.
 #[test]
 #[ignore = "a figure"]
 fn one_of_two_destinations_is_away() {

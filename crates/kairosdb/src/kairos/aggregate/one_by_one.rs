@@ -88,7 +88,8 @@ pub(super) fn filter(mut points: Vec<Sample>, compare: Compare, threshold: f64) 
     points
 }
 
-/// How many thresholds, in ascending order, a value has passed.
+/// The number of thresholds that a value has passed, or with `descending`, the number that it has not. The
+/// thresholds are in ascending order.
 pub(super) fn score(value: f64, thresholds: &[Threshold], descending: bool) -> f64 {
     let passes = |threshold: &Threshold| {
         value > threshold.value || (value == threshold.value && threshold.is_inferior)

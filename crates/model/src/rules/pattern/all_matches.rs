@@ -16,7 +16,7 @@ const CACHE_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub(in crate::rules) struct AllMatches {
     plain: RegexSet,
-    /// The position in the list of each pattern of `plain`.
+    /// For each pattern of `plain`, its position in the list.
     plain_positions: Vec<usize>,
     /// Patterns that need backtracking, with their positions in the list.
     backtracking: Vec<(usize, Pattern)>,
