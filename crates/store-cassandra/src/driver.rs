@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use scylla::client::execution_profile::ExecutionProfileHandle;
+use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::ClusterState;
-use scylla::errors::{ExecutionError, MetadataError, PrepareError};
+use scylla::errors::{ExecutionError, MetadataError, NewSessionError, PrepareError};
 use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::serialize::SerializationError;
@@ -56,6 +57,11 @@ pub(crate) trait Session: Debug + Send + Sync {
     fn get_cluster_state(&self) -> Arc<ClusterState>;
 
     fn get_default_execution_profile_handle(&self) -> &ExecutionProfileHandle;
+}
+
+/// Opens a session.
+pub(crate) fn open(builder: SessionBuilder) -> BoxFuture<'static, Result<Arc<dyn Session>, NewSessionError>> {
+    Box::pin(async move { Ok(Arc::new(builder.build().await?) as Arc<dyn Session>) })
 }
 
 impl Session for scylla::client::session::Session {
@@ -158,7 +164,7 @@ impl<'a> BatchValuesIterator<'a> for RowsFrom<'a> {
         Some(written)
     }
 
-    /// The driver asks only for statements that are not prepared.
+    /// The driver asks this only for statements that are not prepared.
     fn is_empty_next(&mut self) -> Option<bool> {
         self.skip_next().map(|()| false)
     }

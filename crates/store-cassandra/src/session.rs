@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::config::{Config, Tls};
-use crate::driver::Session;
+use crate::driver::{self, Session};
 use crate::retry::Persistent;
 use crate::stats::Stats;
 use crate::timestamps::Timestamps;
@@ -291,12 +291,11 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
     tracing::info!(role = shared.settings.role, "connected to the cluster");
     shared.note_replication(&*session, &addresses);
     shared.link.send_replace(Link::Up(session.clone()));
-    let restarted = || shared.restarted();
     let looked = |nodes: &[Arc<Node>]| {
         shared.count(nodes);
         shared.note_replication(&*session, &addresses);
     };
-    nodes::watch(&*session, &shared.starts, restarted, looked).await;
+    nodes::watch(&*session, &shared.starts, || shared.restarted(), looked).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
@@ -356,8 +355,7 @@ async fn connect(
     if let Some(tls) = tls {
         builder = builder.tls_context(Some(TlsContext::from(tls)));
     }
-    let session = builder.build().await.map_err(|error| error::connect(&operation, error))?;
-    let session: Arc<dyn Session> = Arc::new(session);
+    let session = driver::open(builder).await.map_err(|error| error::connect(&operation, error))?;
     let key = settings.datacenter_key();
     if let Some(why) = datacenter::unknown(&settings.datacenter, key, &datacenter::of_nodes(&*session)) {
         return Err(StoreError::with(ErrorKind::Unavailable, operation, why));
