@@ -55,7 +55,7 @@ impl FeedRows for NameStore {
         after: CqlTimeuuid,
         is_last: bool,
     ) -> Result<Vec<Row>, StoreError> {
-        self.rows_at("read changes", self.text.changes(), (bucket, after), is_last).await
+        self.rows_at("read changes", self.text.changes(), &(bucket, after), is_last).await
     }
 
     async fn ids_after(
@@ -65,12 +65,12 @@ impl FeedRows for NameStore {
         is_last: bool,
     ) -> Result<Vec<CqlTimeuuid>, StoreError> {
         let ids: Vec<(CqlTimeuuid,)> =
-            self.rows_at("read changes", self.text.change_ids(), (bucket, after), is_last).await?;
+            self.rows_at("read changes", self.text.change_ids(), &(bucket, after), is_last).await?;
         Ok(ids.into_iter().map(|(at,)| at).collect())
     }
 
     async fn row(&self, bucket: i64, at: CqlTimeuuid, is_last: bool) -> Result<Option<Row>, StoreError> {
-        let rows = self.rows_at("read a change", self.text.change(), (bucket, at), is_last).await?;
+        let rows = self.rows_at("read a change", self.text.change(), &(bucket, at), is_last).await?;
         Ok(rows.into_iter().next())
     }
 }
@@ -82,7 +82,7 @@ impl NameStore {
         let bucket = self.agreed_clock.now() / CHANGES_BUCKET_SECONDS;
         for row in rows_of(names.iter().copied()) {
             let values = (bucket, deleted, &row, self.origin);
-            if let Err(error) = self.run("announce a change", self.text.insert_change(), values).await {
+            if let Err(error) = self.run("announce a change", self.text.insert_change(), &values).await {
                 let error: &(dyn std::error::Error + 'static) = &error;
                 tracing::debug!(
                     error,

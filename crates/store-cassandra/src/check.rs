@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::PoisonError;
 
 use plumbago_store::StoreError;
-use scylla::client::session::Session;
 
+use crate::driver::{Session, Values};
 use crate::error;
 pub use crate::features::Features;
 use crate::layout::Table;
@@ -116,13 +116,13 @@ impl CassandraStore {
         let points = self.clusters.points.wait().await?;
         let names = self.clusters.names.wait().await?;
         let mut live = LiveSchema {
-            server: server(&points).await?,
+            server: server(&*points).await?,
             keyspaces: Default::default(),
             tables: Default::default(),
             indexes: Vec::new(),
         };
-        read_keyspace(&points, &self.config.keyspace, &mut live).await?;
-        read_keyspace(&names, &self.config.metadata_keyspace(), &mut live).await?;
+        read_keyspace(&*points, &self.config.keyspace, &mut live).await?;
+        read_keyspace(&*names, &self.config.metadata_keyspace(), &mut live).await?;
         Ok(live)
     }
 
@@ -131,9 +131,9 @@ impl CassandraStore {
         let Clusters { points, names, .. } = &self.clusters;
         let (points, names) = (points.session().await?, names.session().await?);
         let text = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?";
-        let of_points: Vec<(bool,)> = query(&points, text, (self.config.keyspace.as_str(),)).await?;
+        let of_points: Vec<(bool,)> = query(&*points, text, &(self.config.keyspace.as_str(),)).await?;
         let metadata = self.config.metadata_keyspace();
-        let of_names: Vec<(bool,)> = query(&names, text, (metadata.as_str(),)).await?;
+        let of_names: Vec<(bool,)> = query(&*names, text, &(metadata.as_str(),)).await?;
         Ok(of_points.first().zip(of_names.first()).map(|((durable,), _)| *durable))
     }
 
@@ -142,7 +142,7 @@ impl CassandraStore {
         let session = self.clusters.points.session().await?;
         let before = self.clock.now_ms();
         let text = "SELECT toUnixTimestamp(now()) FROM system.local WHERE key = 'local'";
-        let rows: Vec<(i64,)> = query(&session, text, ()).await?;
+        let rows: Vec<(i64,)> = query(&*session, text, &()).await?;
         let middle = (before + self.clock.now_ms()) / 2;
         let server = rows.first().map_or(middle, |(server,)| *server);
         self.server_clock.note(server);
@@ -194,19 +194,23 @@ pub(crate) fn is_biggraphites(metadata: &str, live: &LiveSchema) -> bool {
         && ours.is_none_or(|table| table.comment.contains(BESIDE_BIGGRAPHITE))
 }
 
-async fn server(session: &Session) -> Result<Server, StoreError> {
+async fn server(session: &dyn Session) -> Result<Server, StoreError> {
     let text = "SELECT release_version FROM system.local WHERE key = 'local'";
-    let rows: Vec<(String,)> = query(session, text, ()).await?;
+    let rows: Vec<(String,)> = query(session, text, &()).await?;
     let state = session.get_cluster_state();
     let sharded = state.get_nodes_info().iter().any(|node| node.sharder().is_some());
     let engine = if sharded { Engine::Scylla } else { Engine::Cassandra };
     Ok(Server::parse(rows.first().map_or("", |(release,)| release.as_str()), engine))
 }
 
-async fn read_keyspace(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+async fn read_keyspace(
+    session: &dyn Session,
+    keyspace: &str,
+    live: &mut LiveSchema,
+) -> Result<(), StoreError> {
     type Keyspace = (bool, std::collections::BTreeMap<String, String>);
     let text = "SELECT durable_writes, replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
-    let rows: Vec<Keyspace> = query(session, text, (keyspace,)).await?;
+    let rows: Vec<Keyspace> = query(session, text, &(keyspace,)).await?;
     let Some((durable_writes, replication)) = rows.into_iter().next() else { return Ok(()) };
     live.keyspaces.insert(keyspace.to_owned(), LiveKeyspace { replication, durable_writes });
     read_tables(session, keyspace, live).await?;
@@ -214,7 +218,7 @@ async fn read_keyspace(session: &Session, keyspace: &str, live: &mut LiveSchema)
     read_indexes(session, keyspace, live).await
 }
 
-async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+async fn read_tables(session: &dyn Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
     type Row = (
         String,
         Option<String>,
@@ -228,7 +232,7 @@ async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -
     let text = "SELECT table_name, comment, compaction, compression, default_time_to_live, gc_grace_seconds, \
                 memtable_flush_period_in_ms, flags FROM system_schema.tables WHERE keyspace_name = ?";
     for (name, comment, compaction, compression, ttl, gc_grace, flush, flags) in
-        query::<Row>(session, text, (keyspace,)).await?
+        query::<Row>(session, text, &(keyspace,)).await?
     {
         let table = LiveTable {
             columns: Vec::new(),
@@ -245,11 +249,15 @@ async fn read_tables(session: &Session, keyspace: &str, live: &mut LiveSchema) -
     Ok(())
 }
 
-async fn read_columns(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+async fn read_columns(
+    session: &dyn Session,
+    keyspace: &str,
+    live: &mut LiveSchema,
+) -> Result<(), StoreError> {
     type Row = (String, String, String, String, i32, String);
     let text = "SELECT table_name, column_name, clustering_order, kind, position, type \
                 FROM system_schema.columns WHERE keyspace_name = ?";
-    for (table, name, order, kind, position, cql_type) in query::<Row>(session, text, (keyspace,)).await? {
+    for (table, name, order, kind, position, cql_type) in query::<Row>(session, text, &(keyspace,)).await? {
         let Some(table) = live.tables.get_mut(&(keyspace.to_owned(), table)) else { continue };
         let key = match (kind.as_str(), order.as_str()) {
             ("partition_key", _) => Key::Partition,
@@ -262,10 +270,14 @@ async fn read_columns(session: &Session, keyspace: &str, live: &mut LiveSchema) 
     Ok(())
 }
 
-async fn read_indexes(session: &Session, keyspace: &str, live: &mut LiveSchema) -> Result<(), StoreError> {
+async fn read_indexes(
+    session: &dyn Session,
+    keyspace: &str,
+    live: &mut LiveSchema,
+) -> Result<(), StoreError> {
     type Row = (String, Option<String>, Option<HashMap<String, String>>);
     let text = "SELECT table_name, kind, options FROM system_schema.indexes WHERE keyspace_name = ?";
-    for (table, kind, options) in query::<Row>(session, text, (keyspace,)).await? {
+    for (table, kind, options) in query::<Row>(session, text, &(keyspace,)).await? {
         let options = options.unwrap_or_default();
         let class = options.get("class_name").cloned().or(kind).unwrap_or_default();
         let class = class.rsplit('.').next().unwrap_or_default().to_owned();
@@ -276,11 +288,7 @@ async fn read_indexes(session: &Session, keyspace: &str, live: &mut LiveSchema) 
 }
 
 /// Reads from the system tables. Each node has its own copy, so consistency level ONE is enough.
-async fn query<R>(
-    session: &Session,
-    text: &str,
-    values: impl scylla::serialize::row::SerializeRow,
-) -> Result<Vec<R>, StoreError>
+async fn query<R>(session: &dyn Session, text: &str, values: Values<'_>) -> Result<Vec<R>, StoreError>
 where
     R: for<'f> scylla::deserialize::row::DeserializeRow<'f, 'f>,
 {

@@ -1,13 +1,18 @@
 //! How many replicas have to answer: converts the consistency levels of the settings to those of the driver.
 
-use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use scylla::statement::Consistency;
 
 use crate::config::Level;
+use crate::driver::Session;
 
 /// The driver's consistency level for a setting. `Auto` depends on the number of replicas of the keyspace.
-pub(crate) fn consistency(level: Level, session: &Session, keyspace: &str, datacenter: &str) -> Consistency {
+pub(crate) fn consistency(
+    level: Level,
+    session: &dyn Session,
+    keyspace: &str,
+    datacenter: &str,
+) -> Consistency {
     match level {
         Level::Auto => automatic(replicas(session, keyspace, datacenter)),
         Level::LocalOne => Consistency::LocalOne,
@@ -51,7 +56,7 @@ pub(crate) fn decisive(write: Consistency, read: Consistency) -> Consistency {
 }
 
 /// The number of replicas of a keyspace; `None` while the driver does not know the keyspace.
-fn replicas(session: &Session, keyspace: &str, datacenter: &str) -> Option<usize> {
+fn replicas(session: &dyn Session, keyspace: &str, datacenter: &str) -> Option<usize> {
     let state = session.get_cluster_state();
     Some(match &state.get_keyspace(keyspace)?.strategy {
         Strategy::SimpleStrategy { replication_factor } => *replication_factor,

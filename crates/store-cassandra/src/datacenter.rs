@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use scylla::client::session::Session;
 use scylla::cluster::metadata::Strategy;
 use tokio::net::lookup_host;
+
+use crate::driver::Session;
 
 const DEFAULT_PORT: u16 = 9042;
 
@@ -25,7 +26,7 @@ pub(crate) async fn addresses(contact_points: &[String]) -> Vec<IpAddr> {
 }
 
 /// The data centres of these nodes, in the order of `addresses`.
-pub(crate) fn of_addresses(session: &Session, addresses: &[IpAddr]) -> Vec<String> {
+pub(crate) fn of_addresses(session: &dyn Session, addresses: &[IpAddr]) -> Vec<String> {
     let state = session.get_cluster_state();
     let of = |address: &IpAddr| {
         let node = state.get_nodes_info().iter().find(|node| node.address.ip() == *address);
@@ -35,7 +36,7 @@ pub(crate) fn of_addresses(session: &Session, addresses: &[IpAddr]) -> Vec<Strin
 }
 
 /// The data centres that have nodes.
-pub(crate) fn of_nodes(session: &Session) -> BTreeSet<String> {
+pub(crate) fn of_nodes(session: &dyn Session) -> BTreeSet<String> {
     let state = session.get_cluster_state();
     state.get_nodes_info().iter().filter_map(|node| node.datacenter.clone()).collect()
 }

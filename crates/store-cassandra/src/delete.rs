@@ -10,11 +10,10 @@ use std::ops::Range;
 use futures::TryFutureExt;
 use plumbago_model::{MetricId, Stage};
 use plumbago_store::{SlotRange, StoreError};
-use scylla::client::session::Session;
-use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 use uuid::Uuid;
 
+use crate::driver::{Session, Values};
 use crate::layout::{self, PARTITION_SLOTS, Partition, Table};
 use crate::prepared::TableStatements;
 use crate::store::CassandraStore;
@@ -94,14 +93,14 @@ impl CassandraStore {
             Err(error) if error::is_invalid(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let delete = |i: usize| self.delete_part(&session, &statements, table, id, parts[i], timestamp_us);
+        let delete = |i: usize| self.delete_part(&*session, &statements, table, id, parts[i], timestamp_us);
         flight::all(parts.len(), self.config.concurrency as usize, delete).await?;
         Ok(())
     }
 
     async fn delete_part(
         &self,
-        session: &Session,
+        session: &dyn Session,
         statements: &TableStatements,
         table: Table,
         id: MetricId,
@@ -111,19 +110,19 @@ impl CassandraStore {
         let key = (Uuid::from_bytes(id.0), part.partition.start_ms(table.stage));
         if part.from == 0 && part.until == PARTITION_SLOTS as i16 {
             let statements = (&statements.any, &statements.delete);
-            return self.delete_if_any(session, statements, table, key, part.is_pending, timestamp_us).await;
+            return self.delete_if_any(session, statements, table, &key, part.is_pending, timestamp_us).await;
         }
         let statements = (&statements.any_in, &statements.delete_in);
         let values = (key.0, key.1, part.from, part.until);
-        self.delete_if_any(session, statements, table, values, part.is_pending, timestamp_us).await
+        self.delete_if_any(session, statements, table, &values, part.is_pending, timestamp_us).await
     }
 
     async fn delete_if_any(
         &self,
-        session: &Session,
+        session: &dyn Session,
         (any, delete): (&PreparedStatement, &PreparedStatement),
         table: Table,
-        values: impl SerializeRow + Copy,
+        values: Values<'_>,
         is_pending: bool,
         timestamp_us: i64,
     ) -> Result<(), StoreError> {

@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use plumbago_model::Pattern;
 use plumbago_store::StoreError;
-use scylla::client::session::Session;
 use scylla::response::query_result::QueryResult;
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlValue;
 use tokio::sync::Mutex;
 
+use crate::driver::Session;
 use crate::metadata::NameStore;
 use crate::scan::TokenRange;
 use crate::schema::ddl::{Engine, Server};
@@ -118,7 +118,7 @@ impl Finder {
     ) -> Result<Vec<Node>, FindError> {
         let session = self.store.cluster.session().await?;
         let components = self.store.limits(true).components;
-        let search = Search { store: &self.store, counts: &self.counts, session: &session, pattern, limits };
+        let search = Search { store: &self.store, counts: &self.counts, session: &*session, pattern, limits };
         let queries = plan::plan(pattern, components);
         let metrics = search.table(METRICS, &queries);
         if want == Want::Metrics {
@@ -155,7 +155,7 @@ pub(crate) fn advice(keyspace: &str, server: Server) -> String {
 struct Search<'a> {
     store: &'a Arc<NameStore>,
     counts: &'a Arc<Counts>,
-    session: &'a Session,
+    session: &'a dyn Session,
     pattern: &'a Pattern,
     limits: Limits,
 }

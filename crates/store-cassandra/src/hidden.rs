@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use plumbago_store::StoreError;
-use scylla::client::session::Session;
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
+use crate::driver::Session;
 use crate::metadata::{CONCURRENCY, NameStore, seconds_of, time_uuid};
 use crate::{error, flight, names};
 
@@ -18,14 +18,17 @@ impl NameStore {
     pub(crate) async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
         let since = Uuid::from_bytes(*time_uuid(at).as_bytes());
         let (tag, value) = MARK;
-        let hide =
-            |i: usize| self.run("hide a series", self.text.insert_mark(), (tag, value, names[i], since));
+        let hide = async |i: usize| {
+            self.run("hide a series", self.text.insert_mark(), &(tag, value, names[i], since)).await
+        };
         flight::all(names.len(), CONCURRENCY, hide).await.map(|_| ())
     }
 
     pub(crate) async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
         let (tag, value) = MARK;
-        let show = |i: usize| self.run("show a series", self.text.delete_mark(), (tag, value, names[i]));
+        let show = async |i: usize| {
+            self.run("show a series", self.text.delete_mark(), &(tag, value, names[i])).await
+        };
         flight::all(names.len(), CONCURRENCY, show).await.map(|_| ())
     }
 
@@ -33,7 +36,7 @@ impl NameStore {
     /// tags table.
     pub(crate) async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
         let rows: Result<Vec<(String, Option<Uuid>)>, _> =
-            self.rows("list hidden series", self.text.marks(), MARK).await;
+            self.rows("list hidden series", self.text.marks(), &MARK).await;
         let rows = self.without_tags(rows)?;
         let since = |id: Option<Uuid>| id.map_or(0, |id| seconds_of(CqlTimeuuid::from_bytes(*id.as_bytes())));
         Ok(rows.into_iter().map(|(name, id)| (name, since(id))).collect())
@@ -44,7 +47,7 @@ impl NameStore {
     /// would make it unreadable.
     pub(crate) async fn remove_marks(
         &self,
-        session: &Session,
+        session: &dyn Session,
         deleted: &[&str],
         as_of_us: Option<i64>,
     ) -> Result<(), StoreError> {
@@ -55,14 +58,9 @@ impl NameStore {
         let marked: HashSet<&str> = marked.iter().map(|(name, _)| name.as_str()).collect();
         let marked: Vec<&str> = deleted.iter().copied().filter(|name| marked.contains(name)).collect();
         let (tag, value) = MARK;
-        let remove = |i: usize| {
-            self.execute_at(
-                session,
-                "show a series",
-                self.text.delete_mark(),
-                (tag, value, marked[i]),
-                as_of_us,
-            )
+        let remove = async |i: usize| {
+            let values = (tag, value, marked[i]);
+            self.execute_at(session, "show a series", self.text.delete_mark(), &values, as_of_us).await
         };
         self.without_tags(flight::all(marked.len(), CONCURRENCY, remove).await.map(|_| ()))
     }

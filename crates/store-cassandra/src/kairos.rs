@@ -9,15 +9,14 @@ use plumbago_store::{
     ErrorKind, KairosCells, KairosConnector, KairosPage, KairosTables, KairosUnit, Share, StoreError,
 };
 use plumbago_telemetry::Registry;
-use scylla::client::session::Session;
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryRowsResult;
-use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::CqlTimestamp;
 
 use crate::config::Config;
+use crate::driver::{Session, Values};
 use crate::error;
 use crate::prepared::{NameStatements, statement};
 use crate::scan::{TokenRange, rows_and_next};
@@ -38,7 +37,7 @@ const POINTS_OF: &str = "SELECT key, column1, value, TTL(value) FROM";
 #[derive(Debug)]
 pub struct KairosKeyspace {
     _cluster: Cluster,
-    session: Arc<Session>,
+    session: Arc<dyn Session>,
     keyspace: String,
     tables: BTreeSet<String>,
     /// Statements on the indexes, each prepared once.
@@ -65,7 +64,7 @@ impl KairosKeyspace {
         let cluster = Cluster::for_reading(&config, keyspace, "a KairosDB", &stats)?;
         let session = tokio::time::timeout(FIRST, cluster.session()).await;
         let session = session.unwrap_or_else(|_| cluster.current())?;
-        let tables = tables(&session, keyspace).await?;
+        let tables = tables(&*session, keyspace).await?;
         if !tables.contains(POINTS) {
             let why = match tables.is_empty() {
                 true => "there is no such keyspace",
@@ -75,8 +74,8 @@ impl KairosKeyspace {
         }
         let table = format!("{}.{POINTS}", quoted(keyspace));
         let by_token = format!("{POINTS_OF} {table} WHERE token(key) >= ? AND token(key) <= ?");
-        let scan = prepare(&session, &by_token).await?;
-        let row = prepare(&session, &format!("{POINTS_OF} {table} WHERE key = ?")).await?;
+        let scan = prepare(&*session, &by_token).await?;
+        let row = prepare(&*session, &format!("{POINTS_OF} {table} WHERE key = ?")).await?;
         Ok(Self {
             _cluster: cluster,
             session,
@@ -89,12 +88,12 @@ impl KairosKeyspace {
     }
 
     /// All rows of a statement.
-    async fn all(&self, text: &str, values: impl SerializeRow) -> Result<Vec<QueryRowsResult>, StoreError> {
-        let statement = self.indexes.get(&self.session, text.to_owned(), Consistency::LocalQuorum).await?;
+    async fn all(&self, text: &str, values: Values<'_>) -> Result<Vec<QueryRowsResult>, StoreError> {
+        let statement = self.indexes.get(&*self.session, text.to_owned(), Consistency::LocalQuorum).await?;
         let mut pages = Vec::new();
         let mut position = None;
         loop {
-            let (rows, next) = page(&self.session, &statement, &values, position).await?;
+            let (rows, next) = page(&*self.session, &statement, values, position).await?;
             pages.push(rows);
             position = next;
             if position.is_none() {
@@ -115,7 +114,7 @@ impl KairosTables for KairosKeyspace {
             let text = format!(
                 "SELECT value FROM {table} WHERE spec_type = 'cluster_config' AND name = 'row_time_unit'"
             );
-            let pages = self.all(&text, ()).await?;
+            let pages = self.all(&text, &()).await?;
             if let Some(value) = column::<Option<String>>(&pages)?.into_iter().flatten().next() {
                 return match &*value {
                     "LEGACY" => Ok(KairosUnit::Legacy),
@@ -133,25 +132,25 @@ impl KairosTables for KairosKeyspace {
         // is an old one.
         let Some(table) = self.table("string_index") else { return Ok(KairosUnit::Legacy) };
         let text = format!("SELECT column1 FROM {table} WHERE key = textAsBlob('metric_names') LIMIT 1");
-        let pages = self.all(&text, ()).await?;
+        let pages = self.all(&text, &()).await?;
         let has_names = pages.iter().any(|page| page.rows_num() > 0);
         Ok(if has_names { KairosUnit::Legacy } else { KairosUnit::Milliseconds })
     }
 
     async fn scan(&self, share: Share, position: Option<Vec<u8>>) -> Result<KairosPage, StoreError> {
         let range = TokenRange::of(share);
-        let (rows, next) = page(&self.session, &self.scan, &(range.first, range.last), position).await?;
+        let (rows, next) = page(&*self.session, &self.scan, &(range.first, range.last), position).await?;
         Ok(KairosPage { rows: cells(&rows)?, next })
     }
 
     async fn metrics(&self) -> Result<Vec<String>, StoreError> {
         let mut metrics = BTreeSet::new();
         if let Some(table) = self.table("row_key_time_index") {
-            let pages = self.all(&format!("SELECT DISTINCT metric FROM {table}"), ()).await?;
+            let pages = self.all(&format!("SELECT DISTINCT metric FROM {table}"), &()).await?;
             metrics.extend(column::<String>(&pages)?);
         }
         if let Some(table) = self.table("row_key_index") {
-            let pages = self.all(&format!("SELECT DISTINCT key FROM {table}"), ()).await?;
+            let pages = self.all(&format!("SELECT DISTINCT key FROM {table}"), &()).await?;
             // A key that is not UTF-8 is not the name of a metric that can be imported.
             metrics.extend(column::<Vec<u8>>(&pages)?.into_iter().flat_map(String::from_utf8));
         }
@@ -161,7 +160,7 @@ impl KairosTables for KairosKeyspace {
     async fn row_times(&self, metric: &str) -> Result<Vec<i64>, StoreError> {
         let Some(table) = self.table("row_key_time_index") else { return Ok(Vec::new()) };
         let text = format!("SELECT row_time FROM {table} WHERE metric = ? AND table_name = ?");
-        let pages = self.all(&text, (metric, POINTS)).await?;
+        let pages = self.all(&text, &(metric, POINTS)).await?;
         Ok(column::<CqlTimestamp>(&pages)?.into_iter().map(|CqlTimestamp(time)| time).collect())
     }
 
@@ -174,7 +173,7 @@ impl KairosTables for KairosKeyspace {
         let text = format!(
             "SELECT data_type, tags FROM {table} WHERE metric = ? AND table_name = ? AND row_time = ?"
         );
-        let pages = self.all(&text, (metric, POINTS, CqlTimestamp(row_time_ms))).await?;
+        let pages = self.all(&text, &(metric, POINTS, CqlTimestamp(row_time_ms))).await?;
         let mut listed = Vec::new();
         for page in &pages {
             // A partition that has only its static column returns a row of nulls.
@@ -193,11 +192,11 @@ impl KairosTables for KairosKeyspace {
     async fn listed_before(&self, metric: &str) -> Result<Vec<Vec<u8>>, StoreError> {
         let Some(table) = self.table("row_key_index") else { return Ok(Vec::new()) };
         let text = format!("SELECT column1 FROM {table} WHERE key = ?");
-        column(&self.all(&text, (metric.as_bytes(),)).await?)
+        column(&self.all(&text, &(metric.as_bytes(),)).await?)
     }
 
     async fn row(&self, key: &[u8], position: Option<Vec<u8>>) -> Result<KairosPage, StoreError> {
-        let (rows, next) = page(&self.session, &self.row, &(key,), position).await?;
+        let (rows, next) = page(&*self.session, &self.row, &(key,), position).await?;
         Ok(KairosPage { rows: cells(&rows)?, next })
     }
 }
@@ -218,23 +217,23 @@ impl KairosConnector for KairosServers {
 }
 
 /// The tables of a keyspace; none if there is no such keyspace.
-async fn tables(session: &Session, keyspace: &str) -> Result<BTreeSet<String>, StoreError> {
+async fn tables(session: &dyn Session, keyspace: &str) -> Result<BTreeSet<String>, StoreError> {
     let text = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?";
     let named = prepare(session, text).await?;
     let (rows, _) = page(session, &named, &(keyspace,), None).await?;
     Ok(column::<String>(&[rows])?.into_iter().collect())
 }
 
-async fn prepare(session: &Session, text: &str) -> Result<PreparedStatement, StoreError> {
+async fn prepare(session: &dyn Session, text: &str) -> Result<PreparedStatement, StoreError> {
     let mut prepared = statement(session, text, Consistency::LocalQuorum).await?;
     prepared.set_page_size(PAGE_CELLS);
     Ok(prepared)
 }
 
 async fn page(
-    session: &Session,
+    session: &dyn Session,
     statement: &PreparedStatement,
-    values: &impl SerializeRow,
+    values: Values<'_>,
     position: Option<Vec<u8>>,
 ) -> Result<(QueryRowsResult, Option<Vec<u8>>), StoreError> {
     const WHAT: &str = "read a KairosDB";

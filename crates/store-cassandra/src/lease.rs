@@ -8,6 +8,7 @@ use plumbago_store::{Lease, StoreError};
 use scylla::statement::SerialConsistency;
 use uuid::Uuid;
 
+use crate::driver::Values;
 use crate::metadata::NameStore;
 
 /// A lease that this process took. It expires unless it is renewed in time.
@@ -32,16 +33,11 @@ impl HeldLease {
         let holder = Uuid::new_v4();
         let lease = Self { store, name: name.to_owned(), holder, host: host.to_owned(), ttl };
         let text = lease.store.text.take_lease();
-        let taken = lease.decide("take a lease", text, (name, holder, host, ttl)).await?;
+        let taken = lease.decide("take a lease", text, &(name, holder, host, ttl)).await?;
         Ok(taken.then_some(lease))
     }
 
-    async fn decide(
-        &self,
-        operation: &str,
-        text: String,
-        values: impl scylla::serialize::row::SerializeRow,
-    ) -> Result<bool, StoreError> {
+    async fn decide(&self, operation: &str, text: String, values: Values<'_>) -> Result<bool, StoreError> {
         self.store.applied(operation, text, values).await
     }
 }
@@ -51,26 +47,21 @@ impl Lease for HeldLease {
     async fn renew(&self) -> Result<bool, StoreError> {
         let text = self.store.text.renew_lease();
         let values = (self.ttl, self.holder, &self.host, &self.name, self.holder);
-        self.decide("renew a lease", text, values).await
+        self.decide("renew a lease", text, &values).await
     }
 
     async fn release(&self) -> Result<(), StoreError> {
         let text = self.store.text.release_lease();
-        self.decide("release a lease", text, (&self.name, self.holder)).await.map(|_| ())
+        self.decide("release a lease", text, &(&self.name, self.holder)).await.map(|_| ())
     }
 }
 
 impl NameStore {
     /// Runs a lightweight transaction. Returns whether it was applied.
-    async fn applied(
-        &self,
-        operation: &str,
-        text: String,
-        values: impl scylla::serialize::row::SerializeRow,
-    ) -> Result<bool, StoreError> {
+    async fn applied(&self, operation: &str, text: String, values: Values<'_>) -> Result<bool, StoreError> {
         use scylla::value::{CqlValue, Row};
         let session = self.cluster.session().await?;
-        let mut statement = (*self.statement(&session, text, true).await?).clone();
+        let mut statement = (*self.statement(&*session, text, true).await?).clone();
         // The result has more columns if the transaction was not applied, and repeating the request is not
         // safe.
         statement.set_use_cached_result_metadata(false);

@@ -20,6 +20,7 @@ mod damage;
 mod datacenter;
 mod delete;
 mod dialect;
+mod driver;
 mod error;
 mod features;
 mod flight;

@@ -11,7 +11,6 @@ use dashmap::DashMap;
 use plumbago_model::{Aggregation, Clock, MetricConfig, MetricId};
 use plumbago_store::{MetricMeta, StoreError};
 use plumbago_telemetry::Throttle;
-use scylla::client::session::Session;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
@@ -19,6 +18,7 @@ use uuid::Uuid;
 use crate::config::Config;
 use crate::damage::DamageReporter;
 use crate::dialect::{config_from_map, config_to_map};
+use crate::driver::{Session, Values};
 use crate::flight;
 use crate::names::{self, NameLimits};
 use crate::prepared::NameStatements;
@@ -129,11 +129,11 @@ impl NameStore {
             return Ok(());
         }
         let session = self.cluster.session().await?;
-        self.make_directories(&session, &metrics).await?;
+        self.make_directories(&*session, &metrics).await?;
         // Read with the consistency level of writes: the result decides whether `created_on` is kept.
         let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         let existing = self.fetch(&names, true).await?;
-        let create = |i: usize| self.create_one(&session, metrics[i], existing[i].as_ref());
+        let create = |i: usize| self.create_one(&*session, metrics[i], existing[i].as_ref());
         flight::all(metrics.len(), CONCURRENCY, create).await?;
         let rows = metrics.iter().zip(&existing).filter(|(_, row)| !is_whole(row.as_ref()));
         let new: Vec<&str> = rows.map(|(metric, _)| metric.name.as_str()).collect();
@@ -185,7 +185,11 @@ impl NameStore {
 
     /// Writes the missing directories above the metrics. Only the lowest directory of each metric is looked
     /// up. If it is missing, all directories above it are written too, as BigGraphite does.
-    async fn make_directories(&self, session: &Session, metrics: &[&MetricMeta]) -> Result<(), StoreError> {
+    async fn make_directories(
+        &self,
+        session: &dyn Session,
+        metrics: &[&MetricMeta],
+    ) -> Result<(), StoreError> {
         let untagged =
             metrics.iter().map(|metric| metric.name.as_str()).filter(|name| !names::is_tagged(name));
         let lowest: BTreeSet<&str> = untagged.filter_map(|name| names::directories(name).last()).collect();
@@ -203,13 +207,13 @@ impl NameStore {
     /// Writes the rows of these directories, but not of those above them.
     pub(crate) async fn write_directories(
         &self,
-        session: &Session,
+        session: &dyn Session,
         directories: &[&str],
     ) -> Result<(), StoreError> {
-        let write = |i: usize| {
+        let write = async |i: usize| {
             let row = names::tree_row(directories[i]);
             let text = self.text.insert_tree(true, row.len() - 3);
-            self.execute(session, "write a directory", text, row)
+            self.execute(session, "write a directory", text, &row).await
         };
         flight::all(directories.len(), CONCURRENCY, write).await.map(|_| ())
     }
@@ -218,7 +222,7 @@ impl NameStore {
     /// has is written again.
     pub(crate) async fn has_directory(&self, directory: &str) -> Result<bool, StoreError> {
         let rows: Vec<(String,)> =
-            self.rows_at("look up a directory", self.text.get_directory(), (directory,), true).await?;
+            self.rows_at("look up a directory", self.text.get_directory(), &(directory,), true).await?;
         Ok(!rows.is_empty())
     }
 
@@ -226,7 +230,7 @@ impl NameStore {
     /// server applies them as one mutation: both or none.
     async fn create_one(
         &self,
-        session: &Session,
+        session: &dyn Session,
         metric: &MetricMeta,
         existing: Option<&MetadataRow>,
     ) -> Result<(), StoreError> {
@@ -250,11 +254,11 @@ impl NameStore {
         batch.append_statement(BatchStatement::PreparedStatement((*metadata).clone()));
         self.stats.metadata_requests.add(1);
         let created_on = time_uuid(metric.created_on);
-        let result = match (tagged, new) {
-            (false, true) => session.batch(&batch, (row, (name, created_on, id, &config))).await,
-            (false, false) => session.batch(&batch, (row, (id, &config, name))).await,
-            (true, true) => session.batch(&batch, ((name, created_on, id, &config),)).await,
-            (true, false) => session.batch(&batch, ((id, &config, name),)).await,
+        let (inserted, updated) = ((name, created_on, id, &config), (id, &config, name));
+        let metadata: Values<'_> = if new { &inserted } else { &updated };
+        let result = match tagged {
+            false => session.batch(&batch, &[&row, metadata]).await,
+            true => session.batch(&batch, &[metadata]).await,
         };
         result.map(|_| ()).map_err(|error| self.failed("create a metric", error))
     }
@@ -288,7 +292,7 @@ impl NameStore {
         if name.is_empty() {
             return Ok(None);
         }
-        let rows = self.rows_at("look up a metric", self.text.get(), (name,), for_write).await?;
+        let rows = self.rows_at("look up a metric", self.text.get(), &(name,), for_write).await?;
         Ok(rows.into_iter().next())
     }
 
@@ -347,8 +351,8 @@ impl NameStore {
         let session = self.cluster.session().await?;
         let unique: HashSet<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
         let unique: Vec<&str> = unique.into_iter().collect();
-        flight::all(unique.len(), CONCURRENCY, |i| self.delete_one(&session, unique[i], None)).await?;
-        self.remove_marks(&session, &unique, None).await?;
+        flight::all(unique.len(), CONCURRENCY, |i| self.delete_one(&*session, unique[i], None)).await?;
+        self.remove_marks(&*session, &unique, None).await?;
         self.announce(true, &unique).await;
         Ok(())
     }
@@ -357,7 +361,7 @@ impl NameStore {
     /// that time stays.
     pub(crate) async fn delete_one(
         &self,
-        session: &Session,
+        session: &dyn Session,
         name: &str,
         as_of_us: Option<i64>,
     ) -> Result<(), StoreError> {
@@ -371,7 +375,7 @@ impl NameStore {
             batch.append_statement(BatchStatement::PreparedStatement((*statement).clone()));
         }
         self.stats.metadata_requests.add(1);
-        let result = session.batch(&batch, ((name,), (name,))).await;
+        let result = session.batch(&batch, &[&(name,) as Values<'_>, &(name,)]).await;
         result.map(|_| ()).map_err(|error| self.failed("delete a metric", error))
     }
 
@@ -399,7 +403,8 @@ impl NameStore {
 
     async fn note(&self, names: &[&str], text: String) -> Result<(), StoreError> {
         let session = self.cluster.session().await?;
-        let note = |i: usize| self.execute(&session, "touch a metric", text.clone(), (names[i],));
+        let session = &*session;
+        let note = async |i: usize| self.execute(session, "touch a metric", text.clone(), &(names[i],)).await;
         flight::all(names.len(), CONCURRENCY, note).await.map(|_| ())
     }
 }

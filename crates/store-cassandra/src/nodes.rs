@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use plumbago_store::NodeStart;
-use scylla::client::session::Session;
 use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::Statement;
 use uuid::Uuid;
+
+use crate::driver::Session;
 
 /// Pause between two checks of the connections.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -126,7 +127,7 @@ impl Starts {
 /// Asks the nodes until the future is dropped, all of them concurrently. Calls `restarted` for each node that
 /// was started again since the last answer, and calls `looked` in each round with the known nodes.
 pub(crate) async fn watch(
-    session: &Session,
+    session: &dyn Session,
     starts: &Starts,
     restarted: impl Fn(),
     looked: impl Fn(&[Arc<Node>]),
@@ -198,14 +199,14 @@ fn named(nodes: &[(String, bool)], role: &str) -> Option<String> {
 
 /// The gossip generation of the node, which is new with each start; the inner `None` if the server has none.
 /// The outer `None` if the query fails, or if another node answers at this address.
-async fn start_of(session: &Session, node: &Arc<Node>) -> Option<Option<i32>> {
+async fn start_of(session: &dyn Session, node: &Arc<Node>) -> Option<Option<i32>> {
     let mut statement =
         Statement::new("SELECT host_id, gossip_generation FROM system.local WHERE key = 'local'");
     let itself = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     let usual = session.get_default_execution_profile_handle().pointee_to_builder();
     let profile = usual.load_balancing_policy(itself).build().into_handle();
     statement.set_execution_profile_handle(Some(profile));
-    let rows = session.query_unpaged(statement, ()).await.ok()?.into_rows_result().ok()?;
+    let rows = session.query_unpaged(statement, &()).await.ok()?.into_rows_result().ok()?;
     let (host_id, number) = rows.first_row::<(Uuid, Option<i32>)>().ok()?;
     (host_id == node.host_id).then_some(number)
 }

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use plumbago_store::{SlotRange, StoreError};
-use scylla::client::session::Session;
 use uuid::Uuid;
 
+use crate::driver::Session;
 use crate::layout::{self, PARTITION_SLOTS, Partition, Table};
 use crate::prepared::TableStatements;
 use crate::store::CassandraStore;
@@ -67,7 +67,7 @@ impl CassandraStore {
         }
         let session = self.tables.session().await?;
         let at_once = (self.config.concurrency as usize / COST).max(1);
-        let ask = |i: usize| self.with_rows(&session, &ranges[queries[i].at], &queries[i], is_decisive);
+        let ask = |i: usize| self.with_rows(&*session, &ranges[queries[i].at], &queries[i], is_decisive);
         // The answers are in the order of the queries.
         for (at, parts) in flight::all(queries.len(), at_once, ask).await? {
             all[at].extend(parts);
@@ -78,7 +78,7 @@ impl CassandraStore {
     /// The position of the query's range, and its partitions that have a row, as slots in order.
     async fn with_rows(
         &self,
-        session: &Session,
+        session: &dyn Session,
         range: &SlotRange,
         query: &Query,
         is_decisive: bool,
@@ -92,7 +92,7 @@ impl CassandraStore {
         }
         let values = (Uuid::from_bytes(range.id.0), &starts);
         self.stats.read_requests.add(1);
-        let found = session.execute_unpaged(&statement, values).await.map_err(|error| {
+        let found = session.execute_unpaged(&statement, &values).await.map_err(|error| {
             self.stats.failed_requests.add(1);
             error::request(OPERATION, error)
         })?;

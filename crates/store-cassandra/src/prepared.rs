@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use dashmap::{DashMap, DashSet};
 use plumbago_store::{ErrorKind, StoreError};
-use scylla::client::session::Session;
 use scylla::cluster::metadata::{ColumnType, NativeType};
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::config::Config;
 use crate::consistency::{consistency, decisive};
+use crate::driver::Session;
 use crate::error;
 use crate::layout::Table;
 use crate::session::{Cluster, speculative};
@@ -91,7 +91,7 @@ impl Tables {
         *self.unfit.write().unwrap_or_else(PoisonError::into_inner) = unfit;
     }
 
-    pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
+    pub(crate) async fn session(&self) -> Result<Arc<dyn Session>, StoreError> {
         self.cluster.session().await
     }
 
@@ -201,26 +201,26 @@ impl Tables {
         // Read before the statements are prepared: any later change makes them outdated.
         let changes = self.cluster.replication_changes();
         let datacenter = self.cluster.datacenter();
-        let level = |level| consistency(level, &session, &self.config.keyspace, &datacenter);
+        let level = |level| consistency(level, &*session, &self.config.keyspace, &datacenter);
         let (write, read) = (level(self.config.consistency.write), level(self.config.consistency.read));
-        let insert = statement(&session, &text.insert, write).await?;
+        let insert = statement(&*session, &text.insert, write).await?;
         check_types(&insert, table)?;
-        let mut select = statement(&session, &text.select, read).await?;
-        let mut select_timed = statement(&session, &text.select_timed, read).await?;
-        let speculative = speculative(&session, *self.config.speculative_after);
+        let mut select = statement(&*session, &text.select, read).await?;
+        let mut select_timed = statement(&*session, &text.select_timed, read).await?;
+        let speculative = speculative(&*session, *self.config.speculative_after);
         for select in [&mut select_timed, &mut select] {
             select.set_execution_profile_handle(speculative.clone());
         }
         Ok(TableStatements {
             insert,
-            insert_late: statement(&session, &text.insert_late, write).await?,
+            insert_late: statement(&*session, &text.insert_late, write).await?,
             select,
             select_timed,
-            any: statement(&session, &text.any, Consistency::All).await?,
-            delete: statement(&session, &text.delete, Consistency::All).await?,
-            any_in: statement(&session, &text.any_in, Consistency::All).await?,
-            delete_in: statement(&session, &text.delete_in, Consistency::All).await?,
-            occupied: statement(&session, &text.occupied, read).await?,
+            any: statement(&*session, &text.any, Consistency::All).await?,
+            delete: statement(&*session, &text.delete, Consistency::All).await?,
+            any_in: statement(&*session, &text.any_in, Consistency::All).await?,
+            delete_in: statement(&*session, &text.delete_in, Consistency::All).await?,
+            occupied: statement(&*session, &text.occupied, read).await?,
             write_consistency: write,
             decisive_consistency: decisive(write, read),
             datacenter,
@@ -231,7 +231,7 @@ impl Tables {
 
 /// Prepares a statement that is safe to repeat.
 pub(crate) async fn statement(
-    session: &Session,
+    session: &dyn Session,
     text: &str,
     consistency: Consistency,
 ) -> Result<PreparedStatement, StoreError> {
@@ -276,7 +276,7 @@ impl NameStatements {
     /// levels, because a read that decides on a write needs a higher one.
     pub(crate) async fn get(
         &self,
-        session: &Session,
+        session: &dyn Session,
         text: String,
         consistency: Consistency,
     ) -> Result<Arc<PreparedStatement>, StoreError> {

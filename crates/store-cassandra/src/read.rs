@@ -12,13 +12,13 @@ use plumbago_store::{
     StoreError, WindowRow, WriterIdentity, WriterRow, merge,
 };
 use plumbago_telemetry::Throttle;
-use scylla::client::session::Session;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::statement::prepared::PreparedStatement;
 use uuid::Uuid;
 
 use crate::damage::DamageReporter;
+use crate::driver::Session;
 use crate::error;
 use crate::layout::{self, COUNT_MAX, Partition, Table};
 use crate::peer_overlay::PeerOverlay;
@@ -88,7 +88,7 @@ impl PointReader {
         let session = self.tables.session().await?;
         let mut columns: Vec<Column> = request.ranges.iter().map(|range| empty(range, view)).collect();
         let mut answers = futures::stream::iter(parts(request))
-            .map(|part| self.part(&session, request, part, view))
+            .map(|part| self.part(&*session, request, part, view))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = request.ranges[part.range].from;
@@ -114,7 +114,7 @@ impl PointReader {
         let request = ReadRequest { ranges: ranges.to_vec(), include_retained: true, ..Default::default() };
         let mut lists: Vec<Vec<SlotRow>> = vec![Vec::new(); ranges.len()];
         let mut answers = futures::stream::iter(parts(&request))
-            .map(|part| self.part(&session, &request, part, View::Each))
+            .map(|part| self.part(&*session, &request, part, View::Each))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             for slot in found {
@@ -128,7 +128,7 @@ impl PointReader {
 
     async fn part(
         &self,
-        session: &Session,
+        session: &dyn Session,
         request: &ReadRequest,
         part: Part,
         view: View,
@@ -167,7 +167,7 @@ impl PointReader {
 
     async fn page(
         &self,
-        session: &Session,
+        session: &dyn Session,
         statement: &PreparedStatement,
         range: &SlotRange,
         part: Part,
@@ -179,7 +179,7 @@ impl PointReader {
         self.stats.read_requests.add(1);
         let operation = || format!("read from {}", table.name());
         let (result, next) =
-            session.execute_single_page(statement, values, state).await.map_err(|error| {
+            session.execute_single_page(statement, &values, state).await.map_err(|error| {
                 self.stats.failed_requests.add(1);
                 let error = error::request(operation(), error);
                 if error::is_invalid(&error) {

@@ -66,7 +66,7 @@ impl NameStore {
         limit: usize,
     ) -> Result<Vec<(i64, String)>, StoreError> {
         let text = self.text.scan_tree(directories);
-        self.rows_at("scan names", text, (range.first, range.last, limit as i32), true).await
+        self.rows_at("scan names", text, &(range.first, range.last, limit as i32), true).await
     }
 
     async fn look_up_row(&self, name: &str) -> Result<Option<MetricRow>, StoreError> {
@@ -74,7 +74,7 @@ impl NameStore {
             return Ok(None);
         }
         let listed: Vec<(String,)> =
-            self.rows_at("look up a metric", self.text.get_listed(), (name,), true).await?;
+            self.rows_at("look up a metric", self.text.get_listed(), &(name,), true).await?;
         let metadata = self.fetch_one(name, true).await?;
         Ok(self.row(name.to_owned(), !listed.is_empty(), metadata))
     }
@@ -120,7 +120,7 @@ impl NameStore {
         }
         let below = format!("{directory}.%");
         let rows: Vec<(String,)> =
-            self.rows_at("look below a directory", self.text.any_below(), (below,), true).await?;
+            self.rows_at("look below a directory", self.text.any_below(), &(below,), true).await?;
         Ok(!rows.is_empty())
     }
 
@@ -156,7 +156,7 @@ impl RowStore for CassandraStore {
     ) -> Result<RowPage, StoreError> {
         let (names, range, limit) = (&self.names, rest(share, position)?, limit.clamp(1, PAGE_MAX));
         let values = (range.first, range.last, limit as i32);
-        let metadata = names.rows_at::<Metadata>("scan metrics", names.text.scan_rows(), values, true);
+        let metadata = names.rows_at::<Metadata>("scan metrics", names.text.scan_rows(), &values, true);
         let (metadata, listed) = futures::try_join!(metadata, names.tree(false, range, limit))?;
         let reached = reach(range, metadata.len(), limit, metadata.last().map(|row| row.0)).min(reach(
             range,
@@ -183,9 +183,9 @@ impl RowStore for CassandraStore {
     async fn delete_rows(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
         let session = self.clusters.names.session().await?;
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
-        let delete = |i: usize| self.names.delete_one(&session, names[i], Some(as_of_us));
+        let delete = |i: usize| self.names.delete_one(&*session, names[i], Some(as_of_us));
         flight::all(names.len(), CONCURRENCY, delete).await?;
-        self.names.remove_marks(&session, &names, Some(as_of_us)).await?;
+        self.names.remove_marks(&*session, &names, Some(as_of_us)).await?;
         // Rows written after `as_of_us` still exist: do not announce those metrics as deleted.
         let left = self.look_up_rows(&names).await?;
         let gone: Vec<&str> =
@@ -229,15 +229,16 @@ impl DirectoryStore for CassandraStore {
         let session = self.clusters.names.session().await?;
         let limits = self.names.limits(false);
         let storable: Vec<&str> = names.iter().copied().filter(|name| limits.check(name).is_ok()).collect();
-        self.names.write_directories(&session, &storable).await
+        self.names.write_directories(&*session, &storable).await
     }
 
     async fn delete_directories(&self, names: &[&str], as_of_us: i64) -> Result<(), StoreError> {
         let session = self.clusters.names.session().await?;
         let names: Vec<&str> = names.iter().copied().filter(|name| !name.is_empty()).collect();
-        let delete = |i: usize| {
+        let (session, names) = (&*session, &names);
+        let delete = async |i: usize| {
             let text = self.names.text.delete(DIRECTORIES);
-            self.names.execute_at(&session, "delete a directory", text, (names[i],), Some(as_of_us))
+            self.names.execute_at(session, "delete a directory", text, &(names[i],), Some(as_of_us)).await
         };
         flight::all(names.len(), CONCURRENCY, delete).await.map(|_| ())
     }

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use plumbago_store::{ErrorKind, MetaEntry, MetaPage, Share, StoreError};
-use scylla::client::session::Session;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};
 use scylla::value::CqlTimeuuid;
 use uuid::Uuid;
 
+use crate::driver::Session;
 use crate::error;
 use crate::metadata::NameStore;
 use crate::schema::METADATA;
@@ -89,7 +89,7 @@ impl NameStore {
         let mut position = position;
         // A page may have no usable row although more pages follow.
         loop {
-            let (rows, next) = self.page(&session, self.text.scan(), range, position, limit).await?;
+            let (rows, next) = self.page(&*session, self.text.scan(), range, position, limit).await?;
             let rows = rows.rows::<Row<'_>>().map_err(|error| error::answer("scan metrics", error))?;
             for row in rows {
                 match row {
@@ -107,7 +107,7 @@ impl NameStore {
 
     async fn page(
         &self,
-        session: &Session,
+        session: &dyn Session,
         text: String,
         range: TokenRange,
         position: Option<Vec<u8>>,
@@ -117,7 +117,7 @@ impl NameStore {
         statement.set_page_size(limit.clamp(1, PAGE_MAX) as i32);
         let state = position.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
         self.stats.metadata_requests.add(1);
-        let answer = session.execute_single_page(&statement, (range.first, range.last), state).await;
+        let answer = session.execute_single_page(&statement, &(range.first, range.last), state).await;
         rows_and_next("scan names", answer.map_err(|error| self.failed("scan names", error))?)
     }
 

@@ -10,7 +10,7 @@ use plumbago_model::{Clock, SystemClock};
 use plumbago_store::{ErrorKind, NodeStart, StoreError};
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
-use scylla::client::session::{Session, TlsContext};
+use scylla::client::session::TlsContext;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::cluster::Node;
 use scylla::cluster::metadata::Strategy;
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::config::{Config, Tls};
+use crate::driver::{self, Session};
 use crate::retry::Persistent;
 use crate::stats::Stats;
 use crate::timestamps::Timestamps;
@@ -45,7 +46,7 @@ enum Link {
     Trying,
     /// The last attempt failed, for this reason; another one follows.
     Failed(String),
-    Up(Arc<Session>),
+    Up(Arc<dyn Session>),
 }
 
 /// The settings for connections to one cluster.
@@ -182,7 +183,7 @@ impl Cluster {
     ///
     /// # Errors
     /// `Unavailable` with the reason, if the cluster is not connected.
-    pub fn current(&self) -> Result<Arc<Session>, StoreError> {
+    pub(crate) fn current(&self) -> Result<Arc<dyn Session>, StoreError> {
         let why = match &*self.shared.link.borrow() {
             Link::Up(session) => return Ok(session.clone()),
             Link::Trying => "still connecting".to_owned(),
@@ -219,7 +220,7 @@ impl Cluster {
     ///
     /// # Errors
     /// `Unavailable` with the reason, if the cluster is not connected.
-    pub async fn session(&self) -> Result<Arc<Session>, StoreError> {
+    pub(crate) async fn session(&self) -> Result<Arc<dyn Session>, StoreError> {
         self.when(|link| !matches!(link, Link::Trying)).await
     }
 
@@ -227,11 +228,11 @@ impl Cluster {
     ///
     /// # Errors
     /// `Unavailable` if there is no connection after the wait; this does not happen in normal operation.
-    pub async fn wait(&self) -> Result<Arc<Session>, StoreError> {
+    pub(crate) async fn wait(&self) -> Result<Arc<dyn Session>, StoreError> {
         self.when(|link| matches!(link, Link::Up(_))).await
     }
 
-    async fn when(&self, wanted: impl FnMut(&Link) -> bool) -> Result<Arc<Session>, StoreError> {
+    async fn when(&self, wanted: impl FnMut(&Link) -> bool) -> Result<Arc<dyn Session>, StoreError> {
         // This fails only if the sender is gone, and `self` holds it.
         let _ = self.shared.link.subscribe().wait_for(wanted).await;
         self.current()
@@ -280,7 +281,7 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
     let mut is_first = true;
     let (session, addresses) = loop {
         match connect(&shared.settings, tls.clone()).await {
-            Ok((session, addresses)) => break (Arc::new(session), addresses),
+            Ok(connected) => break connected,
             Err(error) => note_failure(&shared, &error, is_first),
         }
         is_first = false;
@@ -288,14 +289,13 @@ async fn run(shared: Arc<Shared>, tls: Option<Arc<rustls::ClientConfig>>) {
         pause = (pause * 2).min(PAUSE_MAX);
     };
     tracing::info!(role = shared.settings.role, "connected to the cluster");
-    shared.note_replication(&session, &addresses);
+    shared.note_replication(&*session, &addresses);
     shared.link.send_replace(Link::Up(session.clone()));
-    let restarted = || shared.restarted();
     let looked = |nodes: &[Arc<Node>]| {
         shared.count(nodes);
-        shared.note_replication(&session, &addresses);
+        shared.note_replication(&*session, &addresses);
     };
-    nodes::watch(&session, &shared.starts, restarted, looked).await;
+    nodes::watch(&*session, &shared.starts, || shared.restarted(), looked).await;
 }
 
 fn note_failure(shared: &Shared, error: &StoreError, first: bool) {
@@ -335,7 +335,7 @@ fn profile(settings: &Settings, datacenter: &str) -> ExecutionProfile {
 async fn connect(
     settings: &Settings,
     tls: Option<Arc<rustls::ClientConfig>>,
-) -> Result<(Session, Vec<IpAddr>), StoreError> {
+) -> Result<(Arc<dyn Session>, Vec<IpAddr>), StoreError> {
     let operation = format!("connect to {}", settings.contact_points.join(", "));
     let connections =
         std::num::NonZeroUsize::new(settings.connections).unwrap_or(std::num::NonZeroUsize::MIN);
@@ -355,9 +355,9 @@ async fn connect(
     if let Some(tls) = tls {
         builder = builder.tls_context(Some(TlsContext::from(tls)));
     }
-    let session = builder.build().await.map_err(|error| error::connect(&operation, error))?;
+    let session = driver::open(builder).await.map_err(|error| error::connect(&operation, error))?;
     let key = settings.datacenter_key();
-    if let Some(why) = datacenter::unknown(&settings.datacenter, key, &datacenter::of_nodes(&session)) {
+    if let Some(why) = datacenter::unknown(&settings.datacenter, key, &datacenter::of_nodes(&*session)) {
         return Err(StoreError::with(ErrorKind::Unavailable, operation, why));
     }
     Ok((session, datacenter::addresses(&settings.contact_points).await))
@@ -408,7 +408,7 @@ impl Shared {
 
     /// Checks whether the replication of the keyspaces has changed; if so, chooses the local data centre
     /// again.
-    fn note_replication(&self, session: &Session, contact_points: &[IpAddr]) {
+    fn note_replication(&self, session: &dyn Session, contact_points: &[IpAddr]) {
         let state = session.get_cluster_state();
         let keyspaces = self.settings.keyspaces.iter().filter_map(|name| state.get_keyspace(name));
         let strategies: Vec<Strategy> = keyspaces.map(|keyspace| keyspace.strategy.clone()).collect();
@@ -430,7 +430,7 @@ impl Shared {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    fn local_datacenter(&self, session: &Session, strategies: &[Strategy], points: &[IpAddr]) -> String {
+    fn local_datacenter(&self, session: &dyn Session, strategies: &[Strategy], points: &[IpAddr]) -> String {
         let key = self.settings.datacenter_key();
         let replicas: Vec<_> = strategies.iter().map(datacenter::of_replicas).collect();
         let set = &self.settings.datacenter;
@@ -479,7 +479,7 @@ impl Shared {
 
 /// An execution profile that also sends a request to another node if the first takes longer than `after`, so
 /// that a hanging node only delays a read. `None` if `after` is zero.
-pub(crate) fn speculative(session: &Session, after: Duration) -> Option<ExecutionProfileHandle> {
+pub(crate) fn speculative(session: &dyn Session, after: Duration) -> Option<ExecutionProfileHandle> {
     let policy = SimpleSpeculativeExecutionPolicy { max_retry_count: 1, retry_interval: after };
     let usual = session.get_default_execution_profile_handle();
     let profile = usual.pointee_to_builder().speculative_execution_policy(Some(Arc::new(policy)));

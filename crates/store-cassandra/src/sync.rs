@@ -5,11 +5,11 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use plumbago_store::{ErrorKind, StoreError};
-use scylla::client::session::Session;
 use scylla::statement::Statement as Request;
 
 use crate::check::{BESIDE_BIGGRAPHITE, is_biggraphites};
 use crate::config::{Config, Indexes};
+use crate::driver::Session;
 use crate::error;
 use crate::layout::Table;
 use crate::schema::ddl::{Makes, Server, Statement};
@@ -132,7 +132,7 @@ impl CassandraStore {
                     keyspace
                 }
             };
-            let session = if *keyspace == self.config.keyspace { &points } else { &names };
+            let session = if *keyspace == self.config.keyspace { &*points } else { &*names };
             run(session, statement, plan.server).await?;
             done(statement);
         }
@@ -142,7 +142,7 @@ impl CassandraStore {
     }
 }
 
-async fn run(session: &Session, statement: &Statement, server: Server) -> Result<(), StoreError> {
+async fn run(session: &dyn Session, statement: &Statement, server: Server) -> Result<(), StoreError> {
     let what = match &statement.makes {
         Makes::Keyspace(name) => format!("create the keyspace {name}"),
         Makes::Table(keyspace, name) => format!("create the table {keyspace}.{name}"),
@@ -150,7 +150,7 @@ async fn run(session: &Session, statement: &Statement, server: Server) -> Result
     };
     let mut request = Request::new(statement.cql.as_str());
     request.set_request_timeout(Some(SCHEMA_TIMEOUT));
-    let Err(failure) = session.query_unpaged(request, ()).await else { return Ok(()) };
+    let Err(failure) = session.query_unpaged(request, &()).await else { return Ok(()) };
     let text = failure.to_string();
     if matches!(statement.makes, Makes::Index(..)) && text.contains("SASI") && text.contains("disabled") {
         let operation = format!(

@@ -13,13 +13,13 @@ use futures::StreamExt;
 use plumbago_model::Clock;
 use plumbago_store::{ErrorKind, StoreError, WriteBatch, WriteRefusal, WriterIdentity};
 use plumbago_telemetry::Throttle;
-use scylla::client::session::Session;
 use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchStatement, BatchType};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::config::Config;
+use crate::driver::Session;
 use crate::error;
 use crate::layout::Table;
 use crate::prepared::{TableStatements, Tables};
@@ -146,7 +146,7 @@ impl PointWriter {
         let session = self.tables.session().await?;
         for request in &requests {
             let Ok(statements) = self.tables.get_to_write(request.table).await else { continue };
-            let Some((hosts, _)) = ranges::hosts(&session, &statements, request) else { continue };
+            let Some((hosts, _)) = ranges::hosts(&*session, &statements, request) else { continue };
             for host in hosts.iter() {
                 *rows.entry(*host).or_default() += request.rows.len() as u64;
             }
@@ -180,7 +180,7 @@ impl PointWriter {
         }
         let session = self.tables.session().await.map_err(everything)?;
         if !nodes.is_empty() {
-            self.keep_requests_of(&session, &mut plan.requests, nodes).await;
+            self.keep_requests_of(&*session, &mut plan.requests, nodes).await;
         }
         let rows = plan.requests.iter().map(|request| request.rows.len() as u64).sum();
         // The runs of each request; `None` once the request is confirmed. Requests that are never sent keep
@@ -188,7 +188,7 @@ impl PointWriter {
         let mut open: Vec<Option<Vec<u32>>> = plan.requests.iter().map(|r| Some(r.runs.clone())).collect();
         let mut answers = futures::stream::iter(plan.requests.into_iter().enumerate())
             .map(|(n, request)| {
-                let session = &session;
+                let session = &*session;
                 async move { (n, self.send(session, request, timestamp_us).await) }
             })
             .buffer_unordered(self.config.concurrency as usize);
@@ -214,7 +214,7 @@ impl PointWriter {
                 break;
             }
         }
-        let is_known_down = failure.is_none() && has_connected_node(&session);
+        let is_known_down = failure.is_none() && has_connected_node(&*session);
         let Some(error) = failure.or(known_down) else { return Ok(rows) };
         if error.kind == ErrorKind::Invalid {
             self.report_refusal(&error);
@@ -244,7 +244,7 @@ impl PointWriter {
 
     /// Keeps only the requests whose partition is on one of the nodes, and those for which this is not known. All of
     /// their replicas have to confirm them where possible.
-    async fn keep_requests_of(&self, session: &Session, requests: &mut Vec<Request>, nodes: &[Uuid]) {
+    async fn keep_requests_of(&self, session: &dyn Session, requests: &mut Vec<Request>, nodes: &[Uuid]) {
         let mut kept = Vec::with_capacity(requests.len());
         for mut request in requests.drain(..) {
             let hosts = match self.tables.get_to_write(request.table).await {
@@ -259,7 +259,7 @@ impl PointWriter {
         *requests = kept;
     }
 
-    async fn send(&self, session: &Session, request: Request, timestamp_us: i64) -> Result<(), Failure> {
+    async fn send(&self, session: &dyn Session, request: Request, timestamp_us: i64) -> Result<(), Failure> {
         let statements = self.tables.get_to_write(request.table).await?;
         let datacenter = &statements.datacenter;
         let target = self.ranges.target(session, &statements, &request, datacenter);
@@ -331,14 +331,14 @@ impl From<StoreError> for Failure {
     }
 }
 
-fn has_connected_node(session: &Session) -> bool {
+fn has_connected_node(session: &dyn Session) -> bool {
     session.get_cluster_state().get_nodes_info().iter().any(|node| node.is_connected())
 }
 
 /// Sends a request. All its rows have the same partition key, so the server applies a batch of them as one
 /// mutation.
 async fn execute(
-    session: &Session,
+    session: &dyn Session,
     statements: &TableStatements,
     request: &Request,
     timestamp_us: i64,
@@ -349,7 +349,7 @@ async fn execute(
         let mut statement = statement(row.ttl.is_some()).clone();
         statement.set_timestamp(Some(timestamp_us));
         statement.set_consistency(consistency);
-        return session.execute_unpaged(&statement, request.bind(row)).await.map(|_| ());
+        return session.execute_unpaged(&statement, &request.bind(row)).await.map(|_| ());
     }
     let all = request
         .rows
@@ -359,6 +359,5 @@ async fn execute(
     batch.set_timestamp(Some(timestamp_us));
     batch.set_consistency(consistency);
     batch.set_is_idempotent(true);
-    let rows: Vec<row::Bound<'_>> = request.rows.iter().map(|row| request.bind(row)).collect();
-    session.batch(&batch, &rows).await.map(|_| ())
+    session.batch(&batch, request).await.map(|_| ())
 }

@@ -141,7 +141,7 @@ impl NameStore {
             return Ok(false);
         }
         let values = (i16::from(replica), first.cast_signed(), instance, host);
-        self.run("register the writer", self.text.insert_writer(), values).await?;
+        self.run("register the writer", self.text.insert_writer(), &values).await?;
         // Checks the rows again: another instance may have registered the ids at the same time.
         let rows = self.writers(replica, first, last).await?;
         Ok(rows.iter().any(|row| row.instance == Some(instance)) && !rows.iter().any(is_others))
@@ -157,7 +157,7 @@ impl NameStore {
     async fn writers(&self, replica: u8, first: u16, last: u16) -> Result<Vec<Registered>, StoreError> {
         let range = (i16::from(replica), first.cast_signed(), last.cast_signed());
         let rows: Vec<(i16, Option<Uuid>, Option<i64>, i64)> =
-            self.rows_at("read writers", self.text.writers(), range, true).await?;
+            self.rows_at("read writers", self.text.writers(), &range, true).await?;
         let registered = rows.into_iter().map(|(id, instance, since_ms, now_ms)| Registered {
             first_id: WriterIdentity::new(replica, id.cast_unsigned()).first_id(),
             instance,

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use plumbago_store::StoreError;
-use scylla::client::session::Session;
 
 use super::cost;
 use super::plan::{Query, Term};
+use crate::driver::Session;
 use crate::error;
 use crate::metadata::NameStore;
 
@@ -99,7 +99,7 @@ impl NameStore {
     async fn count(&self, (table, query): &Key) -> Result<f64, StoreError> {
         let session = self.cluster.session().await?;
         let text = query.sample(&self.config.metadata_keyspace(), table, SAMPLE);
-        let tokens = self.tokens(&session, text, query.values()).await?;
+        let tokens = self.tokens(&*session, text, query.values()).await?;
         let last = tokens.last().filter(|_| tokens.len() >= SAMPLE);
         let Some(last) = last else { return Ok(tokens.len() as f64) };
         let part = (*last as f64 - i64::MIN as f64) / 2f64.powi(64);
@@ -108,7 +108,7 @@ impl NameStore {
 
     async fn tokens(
         &self,
-        session: &Session,
+        session: &dyn Session,
         text: String,
         values: Vec<String>,
     ) -> Result<Vec<i64>, StoreError> {

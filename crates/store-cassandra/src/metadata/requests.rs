@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use plumbago_store::StoreError;
-use scylla::client::session::Session;
 use scylla::deserialize::row::DeserializeRow;
-use scylla::serialize::row::SerializeRow;
 use scylla::statement::Consistency;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::NameStore;
 use crate::consistency::consistency;
+use crate::driver::{Session, Values};
 use crate::error;
 
 impl NameStore {
@@ -19,28 +18,28 @@ impl NameStore {
         &self,
         operation: &str,
         text: String,
-        values: impl SerializeRow,
+        values: Values<'_>,
     ) -> Result<(), StoreError> {
         let session = self.cluster.session().await?;
-        self.execute(&session, operation, text, values).await
+        self.execute(&*session, operation, text, values).await
     }
 
     pub(crate) async fn execute(
         &self,
-        session: &Session,
+        session: &dyn Session,
         operation: &str,
         text: String,
-        values: impl SerializeRow,
+        values: Values<'_>,
     ) -> Result<(), StoreError> {
         self.execute_at(session, operation, text, values, None).await
     }
 
     pub(crate) async fn execute_at(
         &self,
-        session: &Session,
+        session: &dyn Session,
         operation: &str,
         text: String,
-        values: impl SerializeRow,
+        values: Values<'_>,
         timestamp_us: Option<i64>,
     ) -> Result<(), StoreError> {
         let mut statement = (*self.statements.get(session, text, self.level(session, true)).await?).clone();
@@ -55,7 +54,7 @@ impl NameStore {
         &self,
         operation: &str,
         text: String,
-        values: impl SerializeRow,
+        values: Values<'_>,
     ) -> Result<Vec<R>, StoreError>
     where
         R: for<'f> DeserializeRow<'f, 'f>,
@@ -69,14 +68,14 @@ impl NameStore {
         &self,
         operation: &str,
         text: String,
-        values: impl SerializeRow,
+        values: Values<'_>,
         for_write: bool,
     ) -> Result<Vec<R>, StoreError>
     where
         R: for<'f> DeserializeRow<'f, 'f>,
     {
         let session = self.cluster.session().await?;
-        let statement = self.statement(&session, text, for_write).await?;
+        let statement = self.statement(&*session, text, for_write).await?;
         self.stats.metadata_requests.add(1);
         let result = session.execute_unpaged(&statement, values).await;
         let rows = result
@@ -89,7 +88,7 @@ impl NameStore {
 
     pub(crate) async fn statement(
         &self,
-        session: &Session,
+        session: &dyn Session,
         text: String,
         for_write: bool,
     ) -> Result<Arc<PreparedStatement>, StoreError> {
@@ -97,7 +96,7 @@ impl NameStore {
     }
 
     /// The consistency level for the tables for names.
-    pub(crate) fn level(&self, session: &Session, for_write: bool) -> Consistency {
+    pub(crate) fn level(&self, session: &dyn Session, for_write: bool) -> Consistency {
         let levels = &self.config.consistency;
         let level = if for_write { levels.metadata_write } else { levels.metadata_read };
         consistency(level, session, &self.config.metadata_keyspace(), &self.cluster.datacenter())

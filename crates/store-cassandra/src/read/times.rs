@@ -2,11 +2,11 @@
 
 use futures::{StreamExt, TryStreamExt};
 use plumbago_store::{ReadRequest, SlotRange, StoreError, WriterIdentity};
-use scylla::client::session::Session;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::response::{PagingState, PagingStateResponse};
 
 use super::{Part, PointReader, parts};
+use crate::driver::Session;
 use crate::error;
 use crate::layout::{self, Table};
 
@@ -26,7 +26,7 @@ impl PointReader {
         let unknown = |range: &SlotRange| vec![i64::MIN; range.until.saturating_sub(range.from) as usize];
         let mut times: Vec<Vec<i64>> = ranges.iter().map(unknown).collect();
         let mut answers = futures::stream::iter(parts(&request))
-            .map(|part| self.times_of(&session, &ranges[part.range], part, writer))
+            .map(|part| self.times_of(&*session, &ranges[part.range], part, writer))
             .buffer_unordered(self.concurrency);
         while let Some((part, found)) = answers.try_next().await? {
             let from = ranges[part.range].from;
@@ -42,7 +42,7 @@ impl PointReader {
 
     async fn times_of(
         &self,
-        session: &Session,
+        session: &dyn Session,
         range: &SlotRange,
         part: Part,
         writer: WriterIdentity,

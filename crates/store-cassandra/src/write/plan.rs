@@ -2,9 +2,13 @@
 
 use plumbago_model::{Aggregation, MetricId};
 use plumbago_store::{RowCount, Run, WriteBatch, WriterIdentity};
+use scylla::serialize::SerializationError;
+use scylla::serialize::row::{RowSerializationContext, SerializeRow};
+use scylla::serialize::writers::RowWriter;
 
 use super::row::{Bound, Row};
 use crate::config::Config;
+use crate::driver::BatchRows;
 use crate::layout::{self, Partition, Table};
 use crate::schema;
 
@@ -26,6 +30,21 @@ impl Request {
     pub(crate) fn bind<'a>(&'a self, row: &'a Row) -> Bound<'a> {
         let start_ms = self.partition.start_ms(self.table.stage);
         Bound { id: &self.id, start_ms, coarse: self.table.coarse, row }
+    }
+}
+
+impl BatchRows for Request {
+    fn count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn serialize(
+        &self,
+        at: usize,
+        types: &RowSerializationContext<'_>,
+        writer: &mut RowWriter<'_>,
+    ) -> Option<Result<(), SerializationError>> {
+        self.rows.get(at).map(|row| self.bind(row).serialize(types, writer))
     }
 }
 

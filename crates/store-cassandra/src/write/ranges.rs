@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use scylla::client::session::Session;
 use scylla::statement::Consistency;
 use uuid::Uuid;
 
 use super::plan::Request;
+use crate::driver::Session;
 use crate::prepared::TableStatements;
 
 /// How often a range that cannot be written is probed.
@@ -59,7 +59,7 @@ impl Ranges {
     /// recently, it returns `None` without looking at the request.
     pub(super) fn target(
         &self,
-        session: &Session,
+        session: &dyn Session,
         statements: &TableStatements,
         request: &Request,
         datacenter: &str,
@@ -106,7 +106,7 @@ impl Ranges {
     /// Records that a request failed because its replicas did not answer.
     pub(super) fn failed(
         &self,
-        session: &Session,
+        session: &dyn Session,
         statements: &TableStatements,
         request: &Request,
         datacenter: &str,
@@ -134,7 +134,7 @@ impl Ranges {
 /// The host ids of the replicas of a request, in ascending order, and whether all of them are connected. `None` if
 /// the driver does not know them.
 pub(super) fn hosts(
-    session: &Session,
+    session: &dyn Session,
     statements: &TableStatements,
     request: &Request,
 ) -> Option<(Hosts, bool)> {
@@ -145,7 +145,7 @@ pub(super) fn hosts(
 
 /// The replicas of a request; `None` if the driver does not know them.
 fn target(
-    session: &Session,
+    session: &dyn Session,
     statements: &TableStatements,
     request: &Request,
     datacenter: &str,
@@ -161,7 +161,7 @@ fn hosts_of(replicas: &[Replica]) -> Hosts {
     hosts.into()
 }
 
-fn replicas(session: &Session, statements: &TableStatements, request: &Request) -> Option<Vec<Replica>> {
+fn replicas(session: &dyn Session, statements: &TableStatements, request: &Request) -> Option<Vec<Replica>> {
     let row = request.rows.first()?;
     // The key is the same for all rows; the statement for late rows has one more value.
     let insert = if row.ttl.is_some() { &statements.insert_late } else { &statements.insert };
