@@ -73,6 +73,11 @@ const FLAGS: [&str; 17] = [
     "-ea",
 ];
 
+/// Options for [`Options::stays_up`]: the first concerns the tables with the schema, the second the others of the
+/// keyspace `system`.
+const FLAGS_STAYS_UP: [&str; 2] =
+    ["-Dcassandra.test.flush_local_schema_changes=false", "-Dcassandra.unsafesystem=true"];
+
 /// Adds the arguments to `command`, which runs `java` directly or through another program.
 pub(crate) fn arguments(
     command: &mut Command,
@@ -95,6 +100,9 @@ pub(crate) fn arguments(
         command.args(artifacts.classes().map(archive::use_by).unwrap_or_default());
     } else {
         command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
+    }
+    if options.stays_up {
+        command.args(FLAGS_STAYS_UP);
     }
     command.args([
         format!("-Dlogback.configurationFile={}", at("logback.xml")),
