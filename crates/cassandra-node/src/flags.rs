@@ -73,6 +73,11 @@ const FLAGS: [&str; 17] = [
     "-ea",
 ];
 
+/// Options for [`Options::quick`]. A thread reads the clock for timeouts every two milliseconds by default, which takes
+/// half of the processor time of a node at rest.
+const FLAGS_QUICK: [&str; 3] =
+    ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dcassandra.approximate_time_precision_ms=20"];
+
 /// Options for [`Options::stays_up`]: the first concerns the tables with the schema, the second the others of the
 /// keyspace `system`.
 const FLAGS_STAYS_UP: [&str; 2] =
@@ -96,7 +101,7 @@ pub(crate) fn arguments(
         Release::V4_1 | Release::V3_11 => command.args(FLAGS_JAVA_11),
     };
     if options.quick {
-        command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+        command.args(FLAGS_QUICK);
         command.args(artifacts.classes().map(archive::use_by).unwrap_or_default());
     } else {
         command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
