@@ -46,6 +46,9 @@ const FLAGS_JAVA_11: [&str; 3] = [
     "-XX:-UseBiasedLocking",
 ];
 
+/// Java 11 has no archive of verified classes ([`archive`]). A start without verification takes 0.4 s to 0.5 s less.
+const UNVERIFIED: &str = "-XX:-BytecodeVerificationRemote";
+
 const FLAGS_5_0: [&str; 2] =
     ["-Dio.netty.allocator.useCacheForAllThreads=true", "-Dio.netty.allocator.maxOrder=11"];
 
@@ -102,6 +105,9 @@ pub(crate) fn arguments(
     };
     if options.quick {
         command.args(FLAGS_QUICK);
+        if options.release != Release::V5_0 {
+            command.arg(UNVERIFIED);
+        }
         command.args(artifacts.classes().map(archive::use_by).unwrap_or_default());
     } else {
         command.args(["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=300"]);
