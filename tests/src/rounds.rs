@@ -5,6 +5,11 @@ use std::ops::Range;
 /// The environment variable that sets the number of rounds of all scenarios.
 pub const VARIABLE: &str = "PLUMBAGO_ROUNDS";
 
+/// Whether `PLUMBAGO_LONG` is set. Scenarios that repeat a kind of fault then repeat it more often.
+pub fn is_long() -> bool {
+    std::env::var_os("PLUMBAGO_LONG").is_some()
+}
+
 /// The seeds of a scenario, one for each round: `first` and the numbers after it. There are `usual` rounds
 /// unless `PLUMBAGO_ROUNDS` contains another number. Panics if that is not a number above zero, because no
 /// round would run.

@@ -17,6 +17,7 @@ use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::own_network;
+use plumbago_tests::rounds::is_long;
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::rngs::StdRng;
@@ -37,8 +38,9 @@ const TURN: i64 = 120;
 /// half after it is closed. The sum of both times is less than the duration of the raw stages, as an operator
 /// would configure it.
 const REPAIR_EVERY: i64 = 3600;
-/// Number of rounds of faults in a usual run.
-const ROUNDS: usize = 6;
+/// Number of rounds of faults in a usual run, and with `PLUMBAGO_LONG`.
+const ROUNDS: usize = 4;
+const LONG_ROUNDS: usize = 6;
 const SEED: u64 = 1;
 /// How often a slow node is paused in a round, and for how long. The pause is the fault itself, not a wait of
 /// the test.
@@ -379,7 +381,8 @@ fn random_faults() {
         Options { heap_mib: 320, sasi: false, commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
     let Some(cluster) = cluster_for_test(NODES, &options) else { return };
     let seed = from_environment("PLUMBAGO_CHAOS_SEED").unwrap_or(SEED);
-    let rounds = from_environment("PLUMBAGO_CHAOS_ROUNDS").map_or(ROUNDS, |rounds| rounds as usize);
+    let usual = if is_long() { LONG_ROUNDS } else { ROUNDS };
+    let rounds = from_environment("PLUMBAGO_CHAOS_ROUNDS").map_or(usual, |rounds| rounds as usize);
     let mut chaos = Chaos::new(cluster, seed);
     chaos.steps(60);
     let start = Instant::now();

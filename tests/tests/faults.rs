@@ -239,7 +239,7 @@ fn cluster(size: usize, options: &Options) -> Option<Cluster> {
 /// A node that was only unreachable has lost nothing. The daemon distinguishes it from one that was restarted.
 #[test]
 fn a_node_out_of_reach_forgets_nothing() {
-    let Some(cluster) = cluster(1, &Options::default()) else { return };
+    let Some(cluster) = cluster(1, &Options { stays_up: true, ..Options::default() }) else { return };
     let mut run = Run::new("out_of_reach", &cluster.contact_points(), 65);
     // On a busy machine it may take long to find out that the node was not restarted.
     run.setup.set("store.cassandra.request_timeout", "30s");

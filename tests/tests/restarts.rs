@@ -8,7 +8,7 @@ use plumbago_cassandra_node::server::cluster_for_test;
 use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
-use plumbago_tests::rounds::each;
+use plumbago_tests::rounds::{each, is_long};
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
@@ -70,31 +70,25 @@ fn restart_node(cluster: &mut Cluster) {
     assert!((0..METRICS * POINTS).contains(&left), "the node lost nothing, {left} rows are left");
 }
 
+/// The daemon is stopped when the node restarts, and paused when it restarts once more.
 #[test]
-fn while_the_daemon_was_stopped() {
-    each(1, 1, stopped);
+fn while_the_daemon_was_away() {
+    each(1, 1, away);
 }
 
-fn stopped(seed: u64) {
+fn away(seed: u64) {
     let Some((setup, mut cluster, daemon)) = acknowledged(1, seed) else { return };
     daemon.stop_well();
     restart_node(&mut cluster);
     let daemon = setup.start();
-    wait_until("all points to be back", || stored(&cluster) == METRICS * POINTS);
-    drop(daemon);
-}
+    wait_until("all points to be back after a stop", || stored(&cluster) == METRICS * POINTS);
+    let nothing_waits = || daemon.counters().sum("plumbago_spool_resend_bytes") == 0;
+    wait_until("nothing to be sent again", nothing_waits);
 
-#[test]
-fn while_the_daemon_was_paused() {
-    each(1, 1, paused);
-}
-
-fn paused(seed: u64) {
-    let Some((_setup, mut cluster, daemon)) = acknowledged(1, seed) else { return };
     daemon.signal(Signal::SIGSTOP);
     restart_node(&mut cluster);
     daemon.signal(Signal::SIGCONT);
-    wait_until("all points to be back", || stored(&cluster) == METRICS * POINTS);
+    wait_until("all points to be back after a pause", || stored(&cluster) == METRICS * POINTS);
 }
 
 /// One of three nodes restarts again and again, each time before all of its rows can have been sent again.
@@ -106,11 +100,11 @@ fn again_and_again() {
 }
 
 fn returning(seed: u64) {
-    const RETURNS: i64 = 4;
+    let returns = if is_long() { 4 } else { 2 };
     let Some((_setup, mut cluster, daemon)) = acknowledged(3, seed) else { return };
     let counter = |name: &str| daemon.counters().sum(name) as i64;
     let start = now() + 60;
-    for number in 1..=RETURNS {
+    for number in 1..=returns {
         cluster.node(2).kill();
         let before = counter("plumbago_sender_rows_total");
         daemon.set_clock(start + number * 60);
@@ -127,11 +121,11 @@ fn returning(seed: u64) {
         });
         cluster.node(2).start().unwrap();
     }
-    let all = METRICS * (POINTS + RETURNS);
+    let all = METRICS * (POINTS + returns);
     wait_until("all points to be there", || stored(&cluster) == all);
     wait_until("nothing to be sent again", || counter("plumbago_spool_resend_bytes") == 0);
     wait_until("the warning to end", || !http::get(daemon.admin(), "/readyz").body.contains("deferred_rows"));
     let resent = counter("plumbago_sender_resent_rows_total");
-    println!("{resent} rows sent again in {RETURNS} returns, of {all} on three nodes");
-    assert!(resent > all / 10 && resent < all * RETURNS * 8 / 10, "{resent} rows of {all}");
+    println!("{resent} rows sent again in {returns} returns, of {all} on three nodes");
+    assert!(resent > all / 10 && resent < all * returns * 8 / 10, "{resent} rows of {all}");
 }

@@ -13,10 +13,6 @@ use crate::options::Options;
 /// Environment variable with the `host:port` of a running server. If it is set, tests use that server.
 pub const GIVEN: &str = "PLUMBAGO_TEST_CASSANDRA";
 
-/// Makes a new table cost a quarter of the processor time: the tables with the schema are not written to disk after each
-/// change. A node that is killed would lose the changes, but the shared node lives as long as its tests.
-const SCHEMA_IN_MEMORY: &str = "-Dcassandra.test.flush_local_schema_changes=false";
-
 /// A server for functional tests. Tests share it, so each must use its own keyspaces or metric names.
 #[derive(Debug)]
 pub enum Server {
@@ -35,7 +31,7 @@ impl Server {
     /// if its name cannot be resolved, and as [`Connection::open`].
     pub fn provide() -> Result<Self, NodeError> {
         let Some(given) = std::env::var(GIVEN).ok().filter(|value| !value.is_empty()) else {
-            let options = Options { java: vec![SCHEMA_IN_MEMORY.to_owned()], ..Options::default() };
+            let options = Options { stays_up: true, ..Options::default() };
             return Ok(Self::Own(Box::new(Cluster::start(1, &options)?)));
         };
         let resolved = given.to_socket_addrs().map_err(NodeError::io(format!("{GIVEN}={given}")))?;

@@ -9,13 +9,17 @@ use crate::options::{CommitlogSync, Options};
 use crate::release::Release;
 use crate::{certificate, java};
 
-/// Makes Cassandra log to its standard output, which is redirected to the log file.
+/// Makes Cassandra log to its standard output, which is redirected to the log file. Flushes, compactions and changes of
+/// files are most of what it would write.
 const LOGBACK: &str = r#"<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%date{ISO8601} %-5level %logger{0} %msg%n</pattern></encoder>
   </appender>
   <root level="WARN"><appender-ref ref="out"/></root>
   <logger name="org.apache.cassandra" level="INFO"/>
+  <logger name="org.apache.cassandra.db" level="WARN"/>
+  <logger name="org.apache.cassandra.index" level="WARN"/>
+  <logger name="org.apache.cassandra.io" level="WARN"/>
 </configuration>
 "#;
 

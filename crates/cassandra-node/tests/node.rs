@@ -116,6 +116,7 @@ fn authentication_and_encryption() {
         authentication: true,
         tls: true,
         sasi: false,
+        stays_up: true,
         heap_mib: 256,
         java: java.map(str::to_owned).to_vec(),
         ..Options::default()

@@ -17,6 +17,7 @@ use uuid::Uuid;
 /// A keyspace for one test. The test drops it at its end.
 pub struct Keyspace {
     pub config: Config,
+    is_kept: bool,
 }
 
 impl Keyspace {
@@ -35,7 +36,7 @@ impl Keyspace {
             indexes: Indexes::None,
             ..Config::default()
         };
-        Self { config }
+        Self { config, is_kept: false }
     }
 
     /// A connected store on this keyspace.
@@ -67,8 +68,16 @@ impl Keyspace {
         store.sync(&plan, &mut |_| {}).await.unwrap();
     }
 
-    /// Drops the keyspace.
+    /// The same keyspace, which is not dropped, because its node ends with the test.
+    pub fn kept(self) -> Self {
+        Self { is_kept: true, ..self }
+    }
+
+    /// Drops the keyspace, because the server is shared and every table uses some of its memory.
     pub async fn drop(self) {
+        if self.is_kept {
+            return;
+        }
         let session = self.session().await;
         for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
             session.query_unpaged(format!("DROP KEYSPACE IF EXISTS \"{name}\""), ()).await.unwrap();

@@ -45,6 +45,7 @@ async fn the_local_data_centre_is_enough_and_its_replicas_count() {
     let options = Options {
         heap_mib: 320,
         sasi: false,
+        stays_up: true,
         datacenters: vec!["east".to_owned(), "west".to_owned()],
         ..Options::default()
     };

@@ -1,14 +1,13 @@
-//! Tests with three replicas, one of which misses an hour of rows and gets no hints. The values computed from
-//! the rows must not depend on which replica answers.
+//! Parts of `three_nodes`: one of three replicas misses an hour of rows and gets no hints. The values computed from the
+//! rows must not depend on which replica answers.
 
-use plumbago_cassandra_node::{Options, server};
+use plumbago_cassandra_node::Cluster;
 use plumbago_model::{Aggregation, MetricId, Period, Stage};
 use plumbago_store::{
     Column, PointStore, ReadRequest, RemotePoints, RowCount, Run, SlotRange, WriteBatch, WriterIdentity,
 };
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::Factor;
-use plumbago_tests::rounds::seeds;
 use plumbago_tests::wait::HANG;
 use tokio::time::timeout;
 
@@ -54,26 +53,19 @@ fn lacking(columns: &[Column]) -> usize {
     columns.iter().filter(|column| column.values.iter().any(|value| value.is_nan())).count()
 }
 
-/// Options for nodes that do not store hints for a replica that is down.
-fn without_hints() -> Options {
-    let more = vec!["hinted_handoff_enabled: false".to_owned()];
-    Options { heap_mib: 320, sasi: false, more, ..Options::default() }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_lags_decides_nothing() {
-    for seed in seeds(1, 1) {
-        lagging_replica(seed).await;
-    }
-}
-
-/// The seed decides on the names, and so on the partitions and the order of their replicas.
-async fn lagging_replica(seed: u64) {
-    let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };
-    let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "levels");
+/// Settings for a keyspace with a replica on each node.
+fn replicated(cluster: &Cluster, name: &str) -> Keyspace {
+    let mut keyspace = Keyspace::on(&cluster.contact_points()[0], name);
     keyspace.config.contact_points = cluster.contact_points();
     keyspace.config.replication.data = Factor::Simple(3);
     keyspace.config.replication.metadata = Factor::Simple(3);
+    keyspace
+}
+
+/// A replica that lags decides nothing. The seed decides on the names, and so on the partitions and the order of their
+/// replicas.
+pub async fn lagging_replica(cluster: &mut Cluster, seed: u64) {
+    let keyspace = replicated(cluster, "levels");
     let store = keyspace.store_of(WriterIdentity::new(0, 800)).await;
     keyspace.sync(&store, &["60s:1d,3600s:30d"]).await;
 
@@ -111,13 +103,8 @@ async fn lagging_replica(seed: u64) {
 
 /// A replica that was away cannot bring deleted points back: nothing is deleted while it is away, and afterwards all
 /// replicas know of the deletion.
-#[tokio::test(flavor = "multi_thread")]
-async fn all_replicas_confirm_a_deletion() {
-    let Some(mut cluster) = server::cluster_for_test(3, &without_hints()) else { return };
-    let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "deleted");
-    keyspace.config.contact_points = cluster.contact_points();
-    keyspace.config.replication.data = Factor::Simple(3);
-    keyspace.config.replication.metadata = Factor::Simple(3);
+pub async fn all_replicas_confirm_a_deletion(cluster: &mut Cluster) {
+    let mut keyspace = replicated(cluster, "deleted");
     keyspace.config.request_timeout = Period::seconds(3);
     let store = keyspace.store().await;
     keyspace.sync(&store, &["60s:1d,3600s:30d"]).await;

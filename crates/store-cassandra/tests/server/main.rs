@@ -18,3 +18,4 @@ mod rules;
 mod schema;
 mod scylla;
 mod secure;
+mod three_nodes;

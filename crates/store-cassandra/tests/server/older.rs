@@ -16,10 +16,10 @@ async fn cassandra_3_11() {
 }
 
 async fn all_works_on(release: Release, version: (u32, u32)) {
-    let options = Options { release, ..Options::default() };
+    let options = Options { release, stays_up: true, ..Options::default() };
     let Some(cluster) = server::cluster_for_test(1, &options) else { return };
     let node = cluster.nodes()[0].contact_point();
-    let keyspace = |name: &str| Keyspace::on(&node, name);
+    let keyspace = |name: &str| Keyspace::on(&node, name).kept();
 
     let store = keyspace("release").store().await;
     assert_eq!(store.live_schema().await.unwrap().server.version, version);

@@ -1,13 +1,12 @@
-//! Tests with three nodes and one copy of each row: without one of the nodes, a third of the rows is
+//! A part of `three_nodes`: there is one copy of each row, so without one of the nodes a third of the rows is
 //! unavailable.
 
 use std::time::{Duration, Instant};
 
-use plumbago_cassandra_node::{Options, server};
+use plumbago_cassandra_node::Cluster;
 use plumbago_model::{Aggregation, MetricId, Period, Stage};
 use plumbago_store::{Run, WriteBatch};
 use plumbago_store_cassandra::CassandraStore;
-use plumbago_tests::rounds::seeds;
 use plumbago_tests::wait::HANG;
 use tokio::time::timeout;
 
@@ -17,7 +16,7 @@ const RAW: Stage = Stage { resolution: 60, points: 1440 };
 const METRICS: usize = 300;
 const SLOTS: u32 = 50;
 /// Number of writes whose total time is measured.
-const WRITES: u32 = 20;
+const WRITES: u32 = 3;
 
 /// The seed decides on the names, and so on the partitions and their nodes.
 fn batch(seed: u64) -> WriteBatch {
@@ -49,16 +48,8 @@ async fn timed(store: &CassandraStore, batch: &WriteBatch) -> (Duration, Vec<usi
     (start.elapsed(), refused)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_of_a_dead_node_are_refused_at_once() {
-    for seed in seeds(1, 1) {
-        dead_node(seed).await;
-    }
-}
-
-async fn dead_node(seed: u64) {
-    let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
-    let Some(mut cluster) = server::cluster_for_test(3, &options) else { return };
+/// The rows of a dead node are refused at once, the others are written.
+pub async fn dead_node(cluster: &mut Cluster, seed: u64) {
     let mut keyspace = Keyspace::on(&cluster.contact_points()[0], "ranges");
     keyspace.config.contact_points = cluster.contact_points();
     keyspace.config.request_timeout = Period::seconds(3);

@@ -1,8 +1,8 @@
-//! Tests of passwords, TLS and rights, on nodes that only these tests use.
+//! Tests of passwords, TLS and rights, on a node that only these tests use.
 
 use std::sync::Arc;
 
-use plumbago_cassandra_node::{Options, server};
+use plumbago_cassandra_node::{Node, Options, server};
 use plumbago_model::{Aggregation, MetricId, Stage, SystemClock};
 use plumbago_store::{
     ErrorKind, MetadataStore, PointStore, ReadRequest, RowCount, Run, SlotRange, WriteBatch, WriterIdentity,
@@ -29,10 +29,21 @@ async fn stays_out(config: &Config, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn passwords_and_tls() {
-    let options = Options { authentication: true, tls: true, ..Options::default() };
+async fn passwords_tls_and_rights() {
+    let options = Options {
+        heap_mib: 320,
+        sasi: false,
+        authentication: true,
+        tls: true,
+        stays_up: true,
+        ..Options::default()
+    };
     let Some(cluster) = server::cluster_for_test(1, &options) else { return };
-    let node = &cluster.nodes()[0];
+    passwords_and_tls(&cluster.nodes()[0]).await;
+    a_right_that_is_lost_for_one_table(&cluster.nodes()[0]).await;
+}
+
+async fn passwords_and_tls(node: &Node) {
     let mut config = Config { contact_points: vec![node.contact_point()], ..Config::default() };
     config.username = "cassandra".to_owned();
     config.password = "cassandra".to_owned();
@@ -73,11 +84,7 @@ fn slot_and_window() -> WriteBatch {
 
 /// The role loses the right to write one table. Its rows are refused at once and the table is named. It can still be
 /// read, and the rows of another table on the same replicas are written.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_lost_for_one_table() {
-    let options = Options { heap_mib: 320, sasi: false, authentication: true, ..Options::default() };
-    let Some(cluster) = server::cluster_for_test(1, &options) else { return };
-    let node = &cluster.nodes()[0];
+async fn a_right_that_is_lost_for_one_table(node: &Node) {
     let mut keyspace = Keyspace::on(&node.contact_point(), "rights");
     let points = keyspace.config.keyspace.clone();
     let role = |config: &mut Config, name: &str| {
