@@ -32,19 +32,19 @@ fn functions_answer_as_graphite_webs_do() {
 #[test]
 fn nested_calls_answer_as_graphite_webs_do() {
     let Some(mut judge) = Judge::start() else { return };
-    for case in nested::all(if is_long() { 20_000 } else { 1_000 }) {
+    for case in nested::all(if is_long() { 20_000 } else { 600 }) {
         judge.judge(&case);
     }
-    judge.finish(1_000, "");
+    judge.finish(600, "");
 }
 
 #[test]
 fn drawn_options_answer_as_graphite_webs_do() {
     let Some(mut judge) = Judge::start() else { return };
-    for case in drawn::all(if is_long() { 40_000 } else { 2_000 }) {
+    for case in drawn::all(if is_long() { 40_000 } else { 1_200 }) {
         judge.judge(&case);
     }
-    judge.finish(2_000, "");
+    judge.finish(1_200, "");
 }
 
 /// All functions that graphite-web declares exist, with the same parameters.

@@ -9,6 +9,7 @@ use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::differences::Differences;
 use plumbago_tests::http;
 use plumbago_tests::oracle::Oracle;
+use plumbago_tests::rounds::{is_long, seeds};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -19,7 +20,7 @@ const GLOB: &str = "oracle.*.*";
 #[test]
 fn answers_are_graphites_at_every_stage_boundary() {
     let mut agreed = Differences::listed("render.");
-    for seed in 1..=4 {
+    for seed in seeds(1, if is_long() { 4 } else { 2 }) {
         let Some(oracle) = Oracle::start() else { return };
         let mut setup = Setup::new();
         let scenario = Scenario::new(seed);

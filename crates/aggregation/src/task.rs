@@ -169,10 +169,10 @@ impl<D: Derived> Chores<D> {
                 self.written_bytes = inner.journal.segments().iter().map(|segment| segment.bytes).sum();
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot shorten the log of open intervals; it grows until a later attempt succeeds")
+                tracing::warn!(%error, "cannot shorten the log of open intervals; it grows until a later attempt succeeds");
             }
             Err(error) => {
-                tracing::error!(%error, "the task that shortens the log of open intervals ended unexpectedly")
+                tracing::error!(%error, "the task that shortens the log of open intervals ended unexpectedly");
             }
         }
     }

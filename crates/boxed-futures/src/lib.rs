@@ -16,8 +16,8 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Block, FnArg, Ident, ImplItem, Item, Lifetime, Pat, ReceiverKind, ReturnType, Signature, Stmt, TraitItem,
-    Type, parse_macro_input, parse_quote,
+    Attribute, Block, FnArg, Ident, ImplItem, Item, Lifetime, Pat, ReceiverKind, ReturnType, Signature, Stmt,
+    TraitItem, Type, parse_macro_input, parse_quote,
 };
 
 /// Makes each `async fn` of a trait, or of an implementation of such a trait, return a boxed future that is `Send`.
@@ -60,15 +60,14 @@ fn boxed(item: &mut Item) -> syn::Result<()> {
         Item::Trait(item) => {
             for inner in &mut item.items {
                 if let TraitItem::Fn(method) = inner {
-                    method.attrs.push(parse_quote!(#[allow(clippy::type_complexity)]));
-                    boxed_method(&mut method.sig, method.default.as_mut())?;
+                    boxed_method(&mut method.attrs, &mut method.sig, method.default.as_mut())?;
                 }
             }
         }
         Item::Impl(item) => {
             for inner in &mut item.items {
                 if let ImplItem::Fn(method) = inner {
-                    boxed_method(&mut method.sig, Some(&mut method.block))?;
+                    boxed_method(&mut method.attrs, &mut method.sig, Some(&mut method.block))?;
                 }
             }
         }
@@ -77,10 +76,15 @@ fn boxed(item: &mut Item) -> syn::Result<()> {
     Ok(())
 }
 
-fn boxed_method(signature: &mut Signature, block: Option<&mut Block>) -> syn::Result<()> {
+fn boxed_method(
+    attributes: &mut Vec<Attribute>,
+    signature: &mut Signature,
+    block: Option<&mut Block>,
+) -> syn::Result<()> {
     if signature.asyncness.take().is_none() {
         return Ok(());
     }
+    attributes.push(parse_quote!(#[allow(clippy::diverging_sub_expression, clippy::type_complexity)]));
     if let Some(own) = signature.generics.lifetimes().next() {
         return Err(syn::Error::new_spanned(own, "the lifetimes of a method with a boxed future are elided"));
     }
@@ -104,19 +108,23 @@ fn boxed_method(signature: &mut Signature, block: Option<&mut Block>) -> syn::Re
     };
     if let Some(block) = block {
         let statements = std::mem::take(&mut block.stmts);
-        // The first statement, which never returns, states the type to which `?` and `return` convert.
-        *block = parse_quote!({
-            ::std::boxed::Box::pin(async move {
-                if let ::core::option::Option::Some(output) = ::core::option::Option::None::<#output> {
+        *block = if matches!(&output, Type::Tuple(tuple) if tuple.elems.is_empty()) {
+            parse_quote!({ ::std::boxed::Box::pin(async move { #(#moved)* #(#statements)* }) })
+        } else {
+            // The first statement, which never returns, states the type to which `?` and `return` convert.
+            parse_quote!({
+                ::std::boxed::Box::pin(async move {
+                    if let ::core::option::Option::Some(output) = ::core::option::Option::None::<#output> {
+                        #[allow(unreachable_code)]
+                        return output;
+                    }
+                    #(#moved)*
+                    let output: #output = { #(#statements)* };
                     #[allow(unreachable_code)]
-                    return output;
-                }
-                #(#moved)*
-                let output: #output = { #(#statements)* };
-                #[allow(unreachable_code)]
-                output
+                    output
+                })
             })
-        });
+        };
     }
     Ok(())
 }

@@ -164,8 +164,8 @@ impl<S: Store> Store for Faulty<S> {
 impl<S: PointStore> PointStore for Faulty<S> {
     async fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
         let fate = self.before("write points")?;
-        let done = self.inner.write(batch).await?;
-        Self::after(&fate, "write points", done)
+        self.inner.write(batch).await?;
+        Self::after(&fate, "write points", ())
     }
 
     async fn read(&self, request: &ReadRequest) -> Result<Vec<Column>, StoreError> {
@@ -192,15 +192,15 @@ impl<S: PointStore> PointStore for Faulty<S> {
 
     async fn delete(&self, metrics: &[(MetricId, Vec<Stage>)]) -> Result<(), StoreError> {
         let fate = self.before("delete points")?;
-        let done = self.inner.delete(metrics).await?;
-        Self::after(&fate, "delete points", done)
+        self.inner.delete(metrics).await?;
+        Self::after(&fate, "delete points", ())
     }
 
     async fn delete_ranges(&self, ranges: &[SlotRange]) -> Result<(), StoreError> {
         const OPERATION: &str = "delete ranges of points";
         let fate = self.before(OPERATION)?;
-        let done = self.inner.delete_ranges(ranges).await?;
-        Self::after(&fate, OPERATION, done)
+        self.inner.delete_ranges(ranges).await?;
+        Self::after(&fate, OPERATION, ())
     }
 
     fn write_limits(&self) -> WriteLimits {
@@ -269,8 +269,8 @@ impl<S: FlushStore> FlushStore for Faulty<S> {
 impl<S: MetadataStore> MetadataStore for Faulty<S> {
     async fn create(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let fate = self.before("create metrics")?;
-        let done = self.inner.create(metrics).await?;
-        Self::after(&fate, "create metrics", done)
+        self.inner.create(metrics).await?;
+        Self::after(&fate, "create metrics", ())
     }
 
     async fn create_new(
@@ -284,14 +284,14 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
 
     async fn set_aggregation(&self, name: &str, method: Aggregation) -> Result<(), StoreError> {
         let fate = self.before("change a metric")?;
-        let done = self.inner.set_aggregation(name, method).await?;
-        Self::after(&fate, "change a metric", done)
+        self.inner.set_aggregation(name, method).await?;
+        Self::after(&fate, "change a metric", ())
     }
 
     async fn set_configs(&self, metrics: &[MetricMeta]) -> Result<(), StoreError> {
         let fate = self.before("change metrics")?;
-        let done = self.inner.set_configs(metrics).await?;
-        Self::after(&fate, "change metrics", done)
+        self.inner.set_configs(metrics).await?;
+        Self::after(&fate, "change metrics", ())
     }
 
     async fn get(&self, names: &[&str]) -> Result<Vec<Option<MetricMeta>>, StoreError> {
@@ -302,8 +302,8 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
 
     async fn delete(&self, names: &[&str]) -> Result<(), StoreError> {
         let fate = self.before("delete metrics")?;
-        let done = self.inner.delete(names).await?;
-        Self::after(&fate, "delete metrics", done)
+        self.inner.delete(names).await?;
+        Self::after(&fate, "delete metrics", ())
     }
 
     async fn scan(&self, position: Option<Vec<u8>>, limit: usize) -> Result<MetaPage, StoreError> {
@@ -314,14 +314,14 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
 
     async fn hide(&self, names: &[&str], at: u32) -> Result<(), StoreError> {
         let fate = self.before("hide series")?;
-        let done = self.inner.hide(names, at).await?;
-        Self::after(&fate, "hide series", done)
+        self.inner.hide(names, at).await?;
+        Self::after(&fate, "hide series", ())
     }
 
     async fn show(&self, names: &[&str]) -> Result<(), StoreError> {
         let fate = self.before("show series")?;
-        let done = self.inner.show(names).await?;
-        Self::after(&fate, "show series", done)
+        self.inner.show(names).await?;
+        Self::after(&fate, "show series", ())
     }
 
     async fn hidden(&self) -> Result<Vec<(String, u32)>, StoreError> {
@@ -332,7 +332,7 @@ impl<S: MetadataStore> MetadataStore for Faulty<S> {
 
     async fn sync_names(&self) -> Result<(), StoreError> {
         let fate = self.before("sync names")?;
-        let done = self.inner.sync_names().await?;
-        Self::after(&fate, "sync names", done)
+        self.inner.sync_names().await?;
+        Self::after(&fate, "sync names", ())
     }
 }
