@@ -142,7 +142,7 @@ impl Writer {
                 Ok(Some(lost)) => self.stats.dropped_full.add(lost),
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(destination = self.destination, %error, "cannot remove an old file of the relay's queue; until this works, the queue exceeds its limit");
+                    tracing::warn!(destination = self.destination, %error, "cannot remove an old file of the relay's queue; until this works, the queue takes more disk space than its limits allow");
                     return;
                 }
             }
