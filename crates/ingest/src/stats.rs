@@ -62,7 +62,6 @@ impl Listener {
             None if self == Self::UDP => "line udp".to_owned(),
             None => "points api".to_owned(),
             Some(TcpProtocol { talk: Talk::Http, .. }) => "points http".to_owned(),
-            Some(TcpProtocol { talk: Talk::LinesOrHttp(_), .. }) => "opentsdb tcp".to_owned(),
             Some(protocol) => format!("{} tcp", protocol.name),
         }
     }

@@ -23,4 +23,11 @@ pub(crate) use parser::BATCH_BYTES;
 pub use parser::{Context, Intake, Losses, MessageLimit, Protocol, Step, Talk, TcpProtocol};
 
 /// The protocols that are spoken over TCP. Each has a file beside this one and an entry here.
-pub const TCP: &[TcpProtocol] = &[line::TCP, pickle::TCP, protobuf::TCP, post::TCP, opentsdb::TCP];
+pub const TCP: &[TcpProtocol] = &[
+    // Stays first: `Listener::LINE` is this place.
+    line::TCP,
+    pickle::TCP,
+    protobuf::TCP,
+    post::TCP,
+    opentsdb::TCP,
+];
