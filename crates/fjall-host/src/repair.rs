@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::HostError;
+use crate::file_lock::FileLock;
 use crate::log::logs;
 
 /// The unit in which the kernel writes to the disk.
@@ -80,15 +81,15 @@ pub(crate) fn clear_unfinished(dir: &Path) -> Result<(), HostError> {
 
 /// Takes fjall's lock on the directory, which keeps other processes out. Returns `None` if there is no lock
 /// file yet.
-pub(crate) fn lock_database(dir: &Path) -> Result<Option<File>, HostError> {
+pub(crate) fn lock_database(dir: &Path) -> Result<Option<FileLock>, HostError> {
     let path = dir.join("lock");
     let file = match OpenOptions::new().read(true).write(true).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("open", &path, error)),
     };
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+    match FileLock::try_new(file) {
+        Ok(lock) => Ok(Some(lock)),
         Err(fs::TryLockError::WouldBlock) => Err(HostError::Locked { path: dir.to_owned() }),
         Err(fs::TryLockError::Error(error)) => Err(failed("lock", &path, error)),
     }

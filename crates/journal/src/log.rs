@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plumbago_fjall_host::FileLock;
+
 use crate::disk::Disk;
 use crate::files::{FileId, LogFile};
 use crate::frame::Place;
@@ -30,7 +32,7 @@ pub(crate) struct Log {
     max_bytes: Option<u64>,
     min_free_bytes: u64,
     /// The open lock file, which keeps other processes out.
-    lock: Option<File>,
+    lock: Option<FileLock>,
 }
 
 /// Whether frames can be appended.
@@ -57,7 +59,7 @@ pub(crate) struct Unsynced {
 }
 
 impl Log {
-    pub(crate) fn new(dir: &Path, config: &Config, disk: Arc<dyn Disk>, lock: Option<File>) -> Self {
+    pub(crate) fn new(dir: &Path, config: &Config, disk: Arc<dyn Disk>, lock: Option<FileLock>) -> Self {
         Self {
             dir: dir.to_owned(),
             disk,

@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plumbago_fjall_host::FileLock;
+
 use crate::disk::Disk;
 use crate::files::{self, FileId, LogFile};
 use crate::frame::RECORDS_MAX;
@@ -89,13 +91,13 @@ fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), JournalError> {
     created.map_err(|error| failed("create", dir, error))
 }
 
-/// Locks the directory. Other processes cannot open it until the returned file is closed.
-fn lock_dir(dir: &Path) -> Result<File, JournalError> {
+/// Locks the directory. Other processes cannot open it until the returned lock is dropped.
+fn lock_dir(dir: &Path) -> Result<FileLock, JournalError> {
     let path = dir.join("lock");
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| failed("open", &path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
+    match FileLock::try_new(file) {
+        Ok(lock) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(JournalError::Locked { path: dir.to_owned() }),
         Err(TryLockError::Error(error)) => Err(failed("lock", &path, error)),
     }
