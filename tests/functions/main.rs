@@ -14,11 +14,7 @@ mod ours;
 mod world;
 
 use judge::Judge;
-
-/// Whether `PLUMBAGO_LONG` is set in the environment. In that case several times as many cases run.
-fn is_long() -> bool {
-    std::env::var_os("PLUMBAGO_LONG").is_some()
-}
+use plumbago_tests::rounds::is_long;
 
 #[test]
 fn functions_answer_as_graphite_webs_do() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The environment variable that sets the number of rounds of all scenarios.
 pub const VARIABLE: &str = "PLUMBAGO_ROUNDS";
 
-/// Whether `PLUMBAGO_LONG` is set. Scenarios that repeat a kind of fault then repeat it more often.
+/// Whether `PLUMBAGO_LONG` is set. Tests then repeat a kind of fault more often, or draw several times as many cases.
 pub fn is_long() -> bool {
     std::env::var_os("PLUMBAGO_LONG").is_some()
 }
