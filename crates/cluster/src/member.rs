@@ -242,7 +242,7 @@ impl Member {
     async fn check_again(self) {
         loop {
             let status = self.0.schema.wait_for_change(self.store()).await;
-            if self.0.schema.take_had_fatal() {
+            if self.0.schema.take_may_lack_names() {
                 // Tables that were created again lack the names, just like a server that has lost them.
                 self.note_restart();
             }

@@ -10,7 +10,8 @@ use tokio::time::Instant;
 /// How often the schema is checked while tables cannot be used: an operator may be running `syncdb`.
 const CHECK_TABLES: Duration = Duration::from_secs(3);
 /// How often the schema is checked while only a feature is off. While nothing is wrong, this is how often the
-/// check looks whether the keyspaces have a commit log, because an operator may switch it off.
+/// check looks at the state of the keyspaces: an operator may switch their commit log off, or drop them and
+/// create them again.
 const CHECK_REST: Duration = Duration::from_secs(60);
 
 /// The result of the last check, and what to check.
@@ -18,18 +19,26 @@ const CHECK_REST: Duration = Duration::from_secs(60);
 pub(crate) struct SchemaCheck {
     needs: SchemaNeeds,
     status: Mutex<SchemaStatus>,
-    had_fatal: AtomicBool,
+    /// When the table for names was created, as of the last check that found one.
+    names_created_us: Mutex<Option<i64>>,
+    may_lack_names: AtomicBool,
 }
 
 impl SchemaCheck {
     pub(crate) fn new(needs: SchemaNeeds) -> Self {
-        Self { needs, status: Mutex::default(), had_fatal: AtomicBool::new(false) }
+        Self {
+            needs,
+            status: Mutex::default(),
+            names_created_us: Mutex::default(),
+            may_lack_names: AtomicBool::new(false),
+        }
     }
 
     /// Checks the schema once. Keeps the result and returns it.
     pub(crate) async fn check(&self, store: &dyn SharedStore) -> Result<SchemaStatus, StoreError> {
         let status = store.check_schema(&self.needs).await?;
-        self.had_fatal.fetch_or(!status.fatal.is_empty(), Ordering::Relaxed);
+        let may_lack_names = !status.fatal.is_empty() || self.is_other_table(&status);
+        self.may_lack_names.fetch_or(may_lack_names, Ordering::Relaxed);
         *self.lock() = status.clone();
         Ok(status)
     }
@@ -48,16 +57,17 @@ impl SchemaCheck {
             }
             last_check = Instant::now();
             if !is_broken && before.features_off.is_empty() {
-                // The whole schema is read only if a keyspace is gone. Otherwise a server whose schema is out
-                // of date could make working tables appear broken.
-                match store.keeps_commit_log().await {
+                // The whole schema is read only if a keyspace is gone or was created again. Otherwise a server
+                // whose schema is out of date could make working tables appear broken.
+                match store.keyspace_state().await {
                     Ok(None) => {}
-                    Ok(Some(keeps)) if keeps != before.keeps_commit_log => {
-                        return self.set_log(before, keeps);
+                    Ok(Some(now)) if now.names_created_us != before.names_created_us => {}
+                    Ok(Some(now)) if now.keeps_commit_log != before.keeps_commit_log => {
+                        return self.set_log(before, now.keeps_commit_log);
                     }
                     Ok(Some(_)) => continue,
                     Err(error) => {
-                        tracing::debug!(%error, "cannot check the commit log, trying again");
+                        tracing::debug!(%error, "cannot check the keyspaces, trying again");
                         continue;
                     }
                 }
@@ -79,9 +89,17 @@ impl SchemaCheck {
         now
     }
 
-    /// Whether a check since the last call has found tables that cannot be used.
-    pub(crate) fn take_had_fatal(&self) -> bool {
-        self.had_fatal.swap(false, Ordering::Relaxed)
+    /// Whether a check since the last call has found tables that cannot be used, or another table for names than
+    /// the check before it. Such tables may lack names that the servers had before.
+    pub(crate) fn take_may_lack_names(&self) -> bool {
+        self.may_lack_names.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the table for names is not the one that an earlier check has found.
+    fn is_other_table(&self, status: &SchemaStatus) -> bool {
+        let mut last = self.names_created_us.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(created_us) = status.names_created_us else { return false };
+        last.replace(created_us).is_some_and(|last| last != created_us)
     }
 
     pub(crate) fn status(&self) -> SchemaStatus {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::PoisonError;
 
-use plumbago_store::StoreError;
+use plumbago_store::{KeyspaceState, StoreError};
 
 use crate::driver::{Session, Values};
 use crate::error;
@@ -32,6 +32,8 @@ pub struct Report {
     pub durable_writes: bool,
     /// Number of replicas of each point in the local data centre.
     pub replicas: u32,
+    /// When the server created the table for names, in microseconds since the epoch. `None` without such a table.
+    pub names_created_us: Option<i64>,
     /// All differences, the worst first.
     pub differences: Vec<Difference>,
     /// Optional features that the server allows.
@@ -81,6 +83,7 @@ impl CassandraStore {
             replicas: keyspace.map_or(1, |keyspace| keyspace.replicas(&self.clusters.points.datacenter())),
             features,
             made_by_biggraphite: is_biggraphites(&metadata, &live),
+            names_created_us: self.names_created_us().await?,
             differences,
             clock_difference_ms: self.clock_difference().await?.0,
         })
@@ -126,15 +129,29 @@ impl CassandraStore {
         Ok(live)
     }
 
-    /// Whether points go through the server's commit log; `None` if one of the two keyspaces does not exist.
-    pub(crate) async fn durable_writes(&self) -> Result<Option<bool>, StoreError> {
+    /// The state of the keyspaces; `None` if one of the two does not exist.
+    pub(crate) async fn keyspaces_now(&self) -> Result<Option<KeyspaceState>, StoreError> {
         let Clusters { points, names, .. } = &self.clusters;
         let (points, names) = (points.session().await?, names.session().await?);
         let text = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?";
         let of_points: Vec<(bool,)> = query(&*points, text, &(self.config.keyspace.as_str(),)).await?;
         let metadata = self.config.metadata_keyspace();
         let of_names: Vec<(bool,)> = query(&*names, text, &(metadata.as_str(),)).await?;
-        Ok(of_points.first().zip(of_names.first()).map(|((durable,), _)| *durable))
+        let Some(((keeps_commit_log,), _)) = of_points.first().copied().zip(of_names.first()) else {
+            return Ok(None);
+        };
+        Ok(Some(KeyspaceState { keeps_commit_log, names_created_us: self.names_created_us().await? }))
+    }
+
+    /// When the server created the table for names. Its id does not tell: `syncdb` gives each table an id that
+    /// follows from its name. The row of a key column is written once, because such a column cannot be changed.
+    async fn names_created_us(&self) -> Result<Option<i64>, StoreError> {
+        let session = self.clusters.names.session().await?;
+        let text = "SELECT WRITETIME(type) FROM system_schema.columns \
+                    WHERE keyspace_name = ? AND table_name = ? AND column_name = 'name'";
+        let metadata = self.config.metadata_keyspace();
+        let rows: Vec<(Option<i64>,)> = query(&*session, text, &(metadata.as_str(), METRICS)).await?;
+        Ok(rows.first().and_then(|(created,)| *created))
     }
 
     /// The server's clock minus ours, and the server's clock, in milliseconds.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plumbago_boxed_futures::boxed_futures;
 use plumbago_store::{
-    ChangeFeed, Lease, MetaPage, NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures,
-    SharedStore, StoreError, WriterIdentity,
+    ChangeFeed, KeyspaceState, Lease, MetaPage, NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share,
+    SharedFeatures, SharedStore, StoreError, WriterIdentity,
 };
 use uuid::Uuid;
 
@@ -74,8 +74,8 @@ impl SharedStore for CassandraStore {
         self.clusters.timestamps.set_lag(ms);
     }
 
-    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
-        self.durable_writes().await
+    async fn keyspace_state(&self) -> Result<Option<KeyspaceState>, StoreError> {
+        self.keyspaces_now().await
     }
 
     async fn check_schema(&self, needs: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
@@ -179,6 +179,7 @@ fn status(report: &Report) -> SchemaStatus {
         notes,
         features: shared(report.features),
         keeps_commit_log: report.durable_writes,
+        names_created_us: report.names_created_us,
         ignores_x_files_factor: report.made_by_biggraphite,
     }
 }

@@ -59,7 +59,8 @@ pub use points::{
 pub use remote::{RemotePoints, WriteRefusal};
 pub use settings::{Creation, MetricCreator, SettingsChange, SettingsChanger, SettingsReport};
 pub use shared::{
-    ChangeFeed, Changes, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures, SharedStore,
+    ChangeFeed, Changes, KeyspaceState, Lease, NodeStart, SchemaNeeds, SchemaStatus, SharedFeatures,
+    SharedStore,
 };
 pub use shown::ShownSlots;
 pub use sizes::StageSizes;

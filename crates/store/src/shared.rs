@@ -36,6 +36,18 @@ pub struct SchemaStatus {
     /// Whether the servers write points to a log before they acknowledge them, so that a restart loses at
     /// most a few seconds of points. False if this is not known.
     pub keeps_commit_log: bool,
+    /// When the servers created the table for names, in microseconds since the epoch by their clock. If it changes,
+    /// the table was dropped and created again, and lacks the names of before. `None` if it is not known.
+    pub names_created_us: Option<i64>,
+}
+
+/// What can change in the keyspaces while the schema has no problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyspaceState {
+    /// As [`SchemaStatus::keeps_commit_log`].
+    pub keeps_commit_log: bool,
+    /// As [`SchemaStatus::names_created_us`].
+    pub names_created_us: Option<i64>,
 }
 
 /// Features that a shared store may lack, because only Plumbago has the tables for them.
@@ -135,12 +147,11 @@ pub trait SharedStore: MetadataStore + ReadNotes {
     /// names are moved by it.
     fn set_lag(&self, _ms: i64) {}
 
-    /// Whether the servers write points to a log before they acknowledge them. `None` if the keyspace for
-    /// points or that for names does not exist at present.
+    /// The state of the keyspaces. `None` if the keyspace for points or that for names does not exist at present.
     ///
     /// # Errors
     /// If the schema of the servers cannot be read.
-    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError>;
+    async fn keyspace_state(&self) -> Result<Option<KeyspaceState>, StoreError>;
 
     /// Compares the schema with `needs`. Tables that do not fit are not used from then on.
     ///

@@ -1,12 +1,16 @@
 //! The schema on a real server: `syncdb` creates it, and the check reports damage to it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plumbago_model::{Aggregation, ManualClock, MetricId, Stage, SystemClock};
-use plumbago_store::{ErrorKind, MetadataStore, PointStore, Run, SharedStore, WriteBatch, WriterIdentity};
+use plumbago_store::{
+    ErrorKind, KeyspaceState, MetadataStore, PointStore, Run, SharedStore, WriteBatch, WriterIdentity,
+};
 use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::config::{Config, Indexes};
-use plumbago_store_cassandra::schema::{Compression, Severity};
+use plumbago_store_cassandra::layout::Table;
+use plumbago_store_cassandra::schema::{Compression, METRICS, Severity};
 use plumbago_telemetry::{Registry, with_causes};
 
 use crate::common::{Keyspace, now, tables, uuid};
@@ -42,6 +46,7 @@ pub async fn made_and_checked(mut keyspace: Keyspace) {
     assert_eq!(plan.notes.len(), 1);
 
     commit_log_is_followed(&store, &keyspace).await;
+    a_table_created_again_is_noticed(&store, &keyspace, &wanted).await;
     compression_is_chosen(&store, &keyspace).await;
     differences_are_weighed(&store, &keyspace).await;
     keyspace.drop().await;
@@ -49,14 +54,37 @@ pub async fn made_and_checked(mut keyspace: Keyspace) {
 
 /// An operator switches the commit log off and on again.
 async fn commit_log_is_followed(store: &CassandraStore, keyspace: &Keyspace) {
-    assert_eq!(store.keeps_commit_log().await.unwrap(), Some(true));
+    assert!(keyspace_state(store).await.keeps_commit_log);
     let session = keyspace.session().await;
     for keeps in [false, true] {
         let name = &keyspace.config.keyspace;
         let text = format!("ALTER KEYSPACE \"{name}\" WITH durable_writes = {keeps}");
         session.query_unpaged(text, ()).await.unwrap();
-        assert_eq!(store.keeps_commit_log().await.unwrap(), Some(keeps));
+        assert_eq!(keyspace_state(store).await.keeps_commit_log, keeps);
     }
+}
+
+/// An operator drops the table for names and runs `syncdb`.
+async fn a_table_created_again_is_noticed(
+    store: &CassandraStore,
+    keyspace: &Keyspace,
+    wanted: &BTreeSet<Table>,
+) {
+    let before = keyspace_state(store).await.names_created_us;
+    assert!(before.is_some());
+    assert_eq!(store.check(wanted).await.unwrap().names_created_us, before);
+    let text = format!("DROP TABLE \"{}\".{METRICS}", keyspace.config.metadata_keyspace());
+    keyspace.session().await.query_unpaged(text, ()).await.unwrap();
+    assert_eq!(keyspace_state(store).await.names_created_us, None);
+    let plan = store.plan_sync(wanted, None).await.unwrap();
+    store.sync(&plan, &mut |_| ()).await.unwrap();
+    let after = keyspace_state(store).await.names_created_us;
+    assert!(after.is_some() && after != before);
+    assert_eq!(store.check(wanted).await.unwrap().names_created_us, after);
+}
+
+async fn keyspace_state(store: &CassandraStore) -> KeyspaceState {
+    store.keyspace_state().await.unwrap().unwrap()
 }
 
 /// A new table gets the chosen compression, and the server accepts the statements that change existing

@@ -9,9 +9,9 @@ use plumbago_boxed_futures::boxed_futures;
 use plumbago_model::{Clock, ManualClock};
 use plumbago_store::memory::MemoryStore;
 use plumbago_store::{
-    Capabilities, ChangeFeed, Changes, ErrorKind, Lease, MetaEntry, MetaPage, MetadataStore, MetricMeta,
-    NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store, StoreError,
-    WriterIdentity,
+    Capabilities, ChangeFeed, Changes, ErrorKind, KeyspaceState, Lease, MetaEntry, MetaPage, MetadataStore,
+    MetricMeta, NodeStart, ReadNotes, SchemaNeeds, SchemaStatus, Share, SharedFeatures, SharedStore, Store,
+    StoreError, WriterIdentity,
 };
 use uuid::Uuid;
 
@@ -222,10 +222,11 @@ impl SharedStore for Connection {
         self.server.names_restarts.load(Ordering::Relaxed)
     }
 
-    async fn keeps_commit_log(&self) -> Result<Option<bool>, StoreError> {
+    async fn keyspace_state(&self) -> Result<Option<KeyspaceState>, StoreError> {
         self.ask()?;
         let schema = self.server.schema.lock().unwrap();
-        Ok(Some(schema.keeps_commit_log).filter(|_| schema.fatal.is_empty()))
+        let SchemaStatus { keeps_commit_log, names_created_us, .. } = *schema;
+        Ok(Some(KeyspaceState { keeps_commit_log, names_created_us }).filter(|_| schema.fatal.is_empty()))
     }
 
     async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
