@@ -12,7 +12,7 @@ cd "$(dirname "$0")"
 work="$(mktemp -d)"
 installing=
 finish() {
-    if [ -n "$installing" ]; then kill "$installing" 2>/dev/null || true; fi
+    for job in $(jobs -p); do kill "$job" 2>/dev/null || true; done
     rm -rf "$work"
 }
 trap finish EXIT
@@ -37,22 +37,30 @@ export PLUMBAGO_BIN="$target/ci/plumbago" PLUMBAGO_SKIPPED="$work/skipped"
 host="$(rustc -vV | sed -n 's/^host: //p')"
 export "CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$host")_RUNNER=$PWD/tests/timed.sh"
 
-# Many tests wait for servers and timers: one more than the processors runs at a time.
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$(($(nproc) + 1))}"
+# Replaces a subshell by a run of the tests of a lane: the system tests, or all others (see tests/timed.sh). The lanes run at
+# the same time, because many tests wait for servers and timers.
+lane() {
+    export PLUMBAGO_LANE="$1" RUST_TEST_THREADS="${RUST_TEST_THREADS:-$2}"
+    exec cargo test --workspace --bins --lib --tests --profile ci --locked --no-fail-fast -- "${@:3}"
+}
 
 failed=0
-cargo test --workspace --bins --lib --tests --profile ci --locked --no-fail-fast -- "$@" |
-    tee "$work/log" || failed=$?
+lane others "$(nproc)" "$@" >"$work/others" 2>&1 &
+others=$!
+lane system "$(($(nproc) + 1))" "$@" | tee "$work/system" || failed=$?
+echo "The other tests, which ran meanwhile:"
+wait "$others" || failed=$?
+cat "$work/others"
 
 echo
 echo "The slowest tests:"
 # sed reads to the end. head would not, and sort would fail with a broken pipe.
-sed -n 's/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>$/\2 s  \1/p' "$work/log" | sort -rn | sed -n '1,20s/^/  /p'
+sed -n 's/^test \(.*\) \.\.\. .*<\([0-9.]*\)s>$/\2 s  \1/p' "$work"/{system,others} | sort -rn | sed -n '1,20s/^/  /p'
 if [ "$failed" != 0 ]; then
     # Once more at the end, where it is found: the names above stand between thousands of lines.
     echo
     echo "What the failed tests said, at most 60 lines of each:"
-    awk '/^---- .* stdout ----$/ { on = 1; lines = 0 } /^failures:$/ { on = 0 } on && lines++ < 60' "$work/log" |
+    awk '/^---- .* stdout ----$/ { on = 1; lines = 0 } /^failures:$/ { on = 0 } on && lines++ < 60' "$work"/{system,others} |
         cut -c1-1000
 fi
 if [ -s "$PLUMBAGO_SKIPPED" ]; then

@@ -1,6 +1,7 @@
 //! Unmodified clients of KairosDB and OpenTSDB: only host and port are changed.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
@@ -8,7 +9,7 @@ use plumbago_kairosdb_node::kairosdb;
 use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup};
-use plumbago_tests::wait::{wait_for, wait_until};
+use plumbago_tests::wait::{wait_ok, wait_until};
 
 use crate::senders::now;
 use crate::users;
@@ -147,8 +148,9 @@ fn collectd_writes_by_all_its_plugins() {
         &format!(
             "Hostname \"host.example\"\nFQDNLookup false\nInterval 1\nBaseDir \"{base}\"\nPIDFile \"{base}/pid\"\n\
              PluginDir \"{root}/usr/lib/collectd\"\nTypesDB \"{root}/usr/share/collectd/types.db\"\n\
-             LoadPlugin load\nLoadPlugin memory\nLoadPlugin write_http\nLoadPlugin write_tsdb\n\
+             LoadPlugin load\nLoadPlugin memory\nLoadPlugin csv\nLoadPlugin write_http\nLoadPlugin write_tsdb\n\
              LoadPlugin write_graphite\n\
+             <Plugin csv>\nDataDir \"{base}/csv\"\n</Plugin>\n\
              <Plugin write_http>\n<Node \"a\">\nURL \"http://{api}/api/v1/datapoints\"\nFormat \"KAIROSDB\"\n\
              </Node>\n</Plugin>\n\
              <Plugin write_tsdb>\n<Node>\nHost \"127.0.0.1\"\nPort \"{}\"\nHostTags \"dc=x\"\n</Node>\n</Plugin>\n\
@@ -170,32 +172,74 @@ fn collectd_writes_by_all_its_plugins() {
     });
     collectd.signal(Signal::SIGTERM);
     collectd.wait();
-    // Compares whole values and whole seconds: collectd rounds values and times of lines, and the daemon cuts
-    // KairosDB's milliseconds.
-    let all = |target: &str, count: usize| {
-        wait_for(target, || Some(points(&daemon, target)).filter(|points| points.len() >= count))
-    };
-    for (plugin, graphite, kairos, tsdb) in [
-        ("load", "load.shortterm", "ds=shortterm;host=host.example;type=load", "load.shortterm"),
-        ("memory", "memory-free", "host=host.example;type=memory;type_instance=free", "free.memory"),
+    for (plugin, series, targets) in [
+        (
+            "load",
+            "load",
+            [
+                "host_example.load.load.shortterm",
+                "collectd.load;ds=shortterm;host=host.example;type=load",
+                "load.load.shortterm;dc=x;fqdn=host.example",
+            ],
+        ),
+        (
+            "memory",
+            "memory-free",
+            [
+                "host_example.memory.memory-free",
+                "collectd.memory;host=host.example;type=memory;type_instance=free",
+                "memory.free.memory;dc=x;fqdn=host.example",
+            ],
+        ),
     ] {
-        let expected = points(&daemon, &format!("host_example.{plugin}.{graphite}"));
-        assert!(expected.len() >= 4);
-        for target in
-            [format!("collectd.{plugin};{kairos}"), format!("{plugin}.{tsdb};dc=x;fqdn=host.example")]
-        {
-            let found = all(&target, expected.len());
-            assert_eq!(found.len(), expected.len(), "{target}");
-            for ((at, value), (expected_at, expected)) in found.iter().zip(&expected) {
+        let samples = samples(&base.join("csv/host.example").join(plugin), series);
+        assert!(samples.len() >= 4, "{series}: {samples:?}");
+        for target in targets {
+            let missing = || missing_sample(&samples, &points(&daemon, target));
+            wait_ok(target, || missing().map_or(Ok(()), |missing| Err(format!("{missing:?}"))));
+            for point in points(&daemon, target) {
                 assert!(
-                    (at - expected_at).abs() <= 1 && value == expected,
-                    "{target}: {found:?} {expected:?}"
+                    samples.iter().any(|sample| is_of(point, *sample)),
+                    "{target}: {point:?} {samples:?}"
                 );
             }
         }
     }
     assert_eq!(daemon.ledger().rejected, 0);
     daemon.stop_well();
+}
+
+/// The samples that collectd wrote to its files of a series: seconds since the epoch, and the first value.
+fn samples(directory: &Path, series: &str) -> Vec<(f64, f64)> {
+    let mut samples = Vec::new();
+    for file in std::fs::read_dir(directory).unwrap() {
+        let path = file.unwrap().path();
+        // A file for each day: `load-2026-11-28`.
+        let day = path.file_name().unwrap().to_str().unwrap().strip_prefix(series);
+        if day.is_none_or(|day| !day.starts_with("-2")) {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        samples.extend(text.lines().filter(|line| !line.starts_with("epoch")).map(|line| {
+            let mut fields = line.split(',').map(|field| field.parse::<f64>().unwrap());
+            (fields.next().unwrap(), fields.next().unwrap())
+        }));
+    }
+    samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+    samples
+}
+
+/// Whether a stored point may be of a sample: collectd rounds the times of lines, and the daemon cuts KairosDB's
+/// milliseconds. In the files, times have three decimals and values six.
+fn is_of((at, value): (i64, f64), (sampled, expected): (f64, f64)) -> bool {
+    (at as f64 - sampled).abs() <= 1.01 && (value - expected).abs() <= 1e-6
+}
+
+/// A sample that no point is of. Of two samples in one second, the first one is not stored.
+fn missing_sample(samples: &[(f64, f64)], points: &[(i64, f64)]) -> Option<(f64, f64)> {
+    let is_stored = |sample| points.iter().any(|point| is_of(*point, sample));
+    let is_replaced = |n: usize| samples.get(n + 1).is_some_and(|next| next.0 - samples[n].0 < 1.01);
+    (0..samples.len()).find(|n| !is_replaced(*n) && !is_stored(samples[*n])).map(|n| samples[n])
 }
 
 /// Lines and requests can both arrive over TLS on the same port.

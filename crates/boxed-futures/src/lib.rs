@@ -165,7 +165,7 @@ struct Elided {
 
 impl VisitMut for Elided {
     fn visit_receiver_kind_mut(&mut self, kind: &mut ReceiverKind) {
-        if let ReceiverKind::Reference(_, lifetime, _) = kind {
+        if let ReceiverKind::Reference(_, lifetime @ None, _) = kind {
             self.found = true;
             *lifetime = Some(named());
         }
