@@ -6,6 +6,7 @@ the series of the targets; with `strict` functions refuse arguments that their d
 wrong. `functions` returns the declarations of `/functions`.
 """
 import fnmatch
+import functools
 import json
 import logging
 import math
@@ -28,9 +29,12 @@ os.environ["GRAPHITE_SETTINGS_MODULE"] = "graphite_settings"
 os.environ["DJANGO_SETTINGS_MODULE"] = "graphite.settings"
 
 import django  # noqa: E402
+import pyparsing  # noqa: E402
 from django.conf import settings  # noqa: E402
 
 settings.UTF8_METRICS = True  # Names are read whole, as Plumbago always does.
+# The words of the grammar may then have a million characters. Describing them for messages takes half a minute.
+pyparsing.Word._generateDefaultName = lambda self: "word"
 
 django.setup()
 logging.disable(logging.CRITICAL)
@@ -61,12 +65,13 @@ class Finder:
                 yield {"pathExpression": pattern, "name": name, "time_info": times, "values": values}
 
 
+@functools.cache
 def found(pattern):
     if pattern.startswith("seriesByTag("):
         asked = [e.split("=", 1) for e in re.findall(r"""['"]([^'"]*)['"]""", pattern)]
-        return [n for n in sorted(world) if ";" in n and all(tag(n, k) == v for k, v in asked)]
+        return [n for n in world if ";" in n and all(tag(n, k) == v for k, v in asked)]
     parts = pattern.split(".")
-    return [n for n in sorted(world) if matches(n.split("."), parts)]
+    return [n for n in world if matches(n.split("."), parts)]
 
 
 def tag(name, key):
@@ -191,7 +196,8 @@ def declared(_):
 
 def load(asked):
     world.clear()
-    world.update(asked["series"])
+    world.update(sorted(asked["series"].items()))
+    found.cache_clear()
     return {}
 
 
