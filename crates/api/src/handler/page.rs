@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -43,7 +43,7 @@ const FILES: &[(&str, &str, &[u8])] = &[
     built!("licences.txt", "text/plain; charset=utf-8"),
 ];
 
-/// The files of the page, compressed once at the start.
+/// The files of the page. Each is compressed when it is first asked for.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// The file for `/`; `None` if the page is switched off.
@@ -56,13 +56,14 @@ struct File {
     name: &'static str,
     kind: &'static str,
     plain: &'static [u8],
-    gzipped: Bytes,
+    /// Empty if compressing failed.
+    gzipped: OnceLock<Bytes>,
     /// The entity tag, without its quotes.
     tag: String,
 }
 
 impl Page {
-    /// Compresses the files, unless the page is switched off.
+    /// The page; without files if it is switched off.
     pub(crate) fn new(is_enabled: bool) -> Self {
         if !is_enabled {
             return Self { start: None, files: Vec::new() };
@@ -101,15 +102,21 @@ impl File {
     fn new((name, kind, plain): (&'static str, &'static str, &'static [u8])) -> Self {
         let mut hasher = DefaultHasher::new();
         plain.hash(&mut hasher);
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        // Writing to memory does not fail. If it did, the file would be sent uncompressed.
-        let gzipped = encoder.write_all(plain).and_then(|()| encoder.finish()).unwrap_or_default();
-        Self { name, kind, plain, gzipped: gzipped.into(), tag: format!("{:016x}", hasher.finish()) }
+        Self { name, kind, plain, gzipped: OnceLock::new(), tag: format!("{:016x}", hasher.finish()) }
+    }
+
+    fn gzipped(&self) -> &Bytes {
+        self.gzipped.get_or_init(|| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            // Writing to memory does not fail. If it did, the file would be sent uncompressed.
+            encoder.write_all(self.plain).and_then(|()| encoder.finish()).unwrap_or_default().into()
+        })
     }
 
     fn answer(&self, asked: &HeaderMap) -> Response {
-        let takes_gzip = !self.gzipped.is_empty()
-            && items(asked, &ACCEPT_ENCODING).any(|(coding, weight)| coding == "gzip" && weight > 0.0);
+        let takes_gzip = items(asked, &ACCEPT_ENCODING)
+            .any(|(coding, weight)| coding == "gzip" && weight > 0.0)
+            && !self.gzipped().is_empty();
         let tag = format!("\"{}{}\"", self.tag, if takes_gzip { "-gzip" } else { "" });
         let is_known = asked
             .get_all(IF_NONE_MATCH)
@@ -119,7 +126,7 @@ impl File {
             .any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*");
         let mut response = match (is_known, takes_gzip) {
             (true, _) => StatusCode::NOT_MODIFIED.into_response(),
-            (false, true) => Response::new(Body::from(self.gzipped.clone())),
+            (false, true) => Response::new(Body::from(self.gzipped().clone())),
             (false, false) => Response::new(Body::from(self.plain)),
         };
         let headers = response.headers_mut();
