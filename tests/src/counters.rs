@@ -43,6 +43,8 @@ impl Counters {
 pub struct Ledger {
     /// Number of points received by listeners.
     pub received: u64,
+    /// Points that aggregation rules made. A scrape counts them as received.
+    pub derived: u64,
     /// Points replayed from the journal at the start.
     pub recovered: u64,
     /// Number of points in the store.
@@ -51,6 +53,8 @@ pub struct Ledger {
     pub held: u64,
     /// Number of points that a later point of their slot replaced, or that expired before they were stored.
     pub replaced: u64,
+    /// Points that only the aggregation rules took. A scrape does not show them.
+    pub consumed: u64,
     /// Points refused for any reason.
     pub rejected: u64,
 }
@@ -60,10 +64,12 @@ impl Ledger {
     pub fn of(counters: &Counters) -> Self {
         Self {
             received: counters.sum("plumbago_engine_received_points_total"),
+            derived: 0,
             recovered: counters.sum("plumbago_engine_recovered_points_total"),
             stored: counters.sum("plumbago_engine_stored_points_total"),
             held: counters.sum("plumbago_engine_held_points"),
             replaced: counters.sum("plumbago_engine_replaced_points_total"),
+            consumed: 0,
             rejected: counters.with("plumbago_rejected_points_total", "stage=\"engine\""),
         }
     }
@@ -75,10 +81,12 @@ impl Ledger {
         let field = |name: &str| value.get(name)?.as_u64();
         Some(Self {
             received: field("received")?,
+            derived: field("derived")?,
             recovered: field("recovered")?,
             stored: field("stored")?,
             held: field("held")?,
             replaced: field("replaced")?,
+            consumed: field("consumed")?,
             rejected: field("rejected")?,
         })
     }
@@ -90,7 +98,8 @@ impl Ledger {
 
     /// Whether every point is accounted for.
     pub fn balances(&self) -> bool {
-        self.received + self.recovered == self.stored + self.held + self.replaced + self.rejected
+        self.received + self.derived + self.recovered
+            == self.stored + self.held + self.replaced + self.consumed + self.rejected
     }
 }
 

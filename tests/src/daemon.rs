@@ -16,7 +16,7 @@ use crate::child::Guarded;
 use crate::counters::{Counters, JOURNAL_WRITTEN, Ledger};
 use crate::http::{self, Response};
 use crate::send::{LineSender, Point};
-use crate::wait::{wait_for, wait_until};
+use crate::wait::{wait_for, wait_ok, wait_until};
 
 /// Directory and settings of a daemon. They remain when its process ends, so that the daemon can be
 /// restarted.
@@ -319,9 +319,11 @@ impl Daemon {
 
     /// Waits until this many points were received and the ledger balances. Returns that ledger.
     pub fn ledger_at(&self, received: u64) -> Ledger {
-        wait_for(&format!("{received} points to be received"), || {
-            let ledger = self.ledger();
-            (ledger.received >= received && ledger.balances()).then_some(ledger)
+        wait_ok(&format!("{received} points to be received"), || {
+            let text = http::get(self.admin(), "/admin/ledger").body;
+            let ledger =
+                Ledger::parse(&text).filter(|ledger| ledger.received >= received && ledger.balances());
+            ledger.ok_or(text)
         })
     }
 

@@ -96,10 +96,10 @@ fn wrong_credentials() {
 /// before.
 #[test]
 fn a_keyspace_made_again() {
-    let options = Options { heap_mib: 320, sasi: false, ..Options::default() };
-    let Some(cluster) = cluster_for_test(1, &options) else { return };
-    let mut cql = cluster.nodes()[0].connect().unwrap();
-    let mut run = Run::new("remade", &cluster.contact_points(), 66);
+    let Some(server) = server::for_tests() else { return };
+    drop_keyspaces("remade");
+    let mut cql = server.connect().unwrap();
+    let mut run = Run::new("remade", &[server.contact_point()], 66);
     run.syncdb();
     run.start();
     run.steps(20);
@@ -118,6 +118,8 @@ fn a_keyspace_made_again() {
     let replayed = run.daemon().post_admin(&format!("/admin/replay?since={}", run.load.start - 3600));
     assert!(replayed.status < 300, "{replayed:?}");
     run.check_server("after the keyspace was made again");
+    drop(run);
+    drop_keyspaces("remade");
 }
 
 /// For a while another cluster answers at the address of the node. It has a keyspace of the same name with
