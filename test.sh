@@ -47,7 +47,7 @@ lane() {
 failed=0
 lane others "$(nproc)" "$@" >"$work/others" 2>&1 &
 others=$!
-lane system "$(($(nproc) + 2))" "$@" | tee "$work/system" || failed=$?
+lane system "$(($(nproc) + 1))" "$@" | tee "$work/system" || failed=$?
 echo "The other tests, which ran meanwhile:"
 wait "$others" || failed=$?
 cat "$work/others"
