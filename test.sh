@@ -29,7 +29,6 @@ fi
 cargo build --workspace --bins --tests --profile ci --locked
 if [ -n "$installing" ]; then
     wait "$installing"
-    installing=
 fi
 
 target="${CARGO_TARGET_DIR:-$PWD/target}"

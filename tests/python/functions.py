@@ -6,7 +6,6 @@ the series of the targets; with `strict` functions refuse arguments that their d
 wrong. `functions` returns the declarations of `/functions`.
 """
 import fnmatch
-import functools
 import json
 import logging
 import math
@@ -65,13 +64,12 @@ class Finder:
                 yield {"pathExpression": pattern, "name": name, "time_info": times, "values": values}
 
 
-@functools.cache
 def found(pattern):
     if pattern.startswith("seriesByTag("):
         asked = [e.split("=", 1) for e in re.findall(r"""['"]([^'"]*)['"]""", pattern)]
-        return [n for n in world if ";" in n and all(tag(n, k) == v for k, v in asked)]
+        return [n for n in sorted(world) if ";" in n and all(tag(n, k) == v for k, v in asked)]
     parts = pattern.split(".")
-    return [n for n in world if matches(n.split("."), parts)]
+    return [n for n in sorted(world) if matches(n.split("."), parts)]
 
 
 def tag(name, key):
@@ -196,8 +194,7 @@ def declared(_):
 
 def load(asked):
     world.clear()
-    world.update(sorted(asked["series"].items()))
-    found.cache_clear()
+    world.update(asked["series"])
     return {}
 
 

@@ -232,7 +232,7 @@ impl Member {
     async fn accept(&self, status: &SchemaStatus) -> Result<(), ClusterError> {
         schema::log(status);
         self.0.names.set_ignores_x_files_factor(status.ignores_x_files_factor);
-        self.0.outbox.set_durable(status.keeps_commit_log);
+        self.0.outbox.set_durable(status.keyspaces.keeps_commit_log);
         if status.features.writers {
             self.register().await?;
         }

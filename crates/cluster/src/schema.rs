@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plumbago_store::{SchemaNeeds, SchemaStatus, SharedStore, StoreError};
+use plumbago_store::{KeyspaceState, SchemaNeeds, SchemaStatus, SharedStore, StoreError};
 use tokio::time::Instant;
 
 /// How often the schema is checked while tables cannot be used: an operator may be running `syncdb`.
@@ -19,27 +19,22 @@ const CHECK_REST: Duration = Duration::from_secs(60);
 pub(crate) struct SchemaCheck {
     needs: SchemaNeeds,
     status: Mutex<SchemaStatus>,
-    /// When the table for names was created, as of the last check that found one.
-    names_created_us: Mutex<Option<i64>>,
     may_lack_names: AtomicBool,
 }
 
 impl SchemaCheck {
     pub(crate) fn new(needs: SchemaNeeds) -> Self {
-        Self {
-            needs,
-            status: Mutex::default(),
-            names_created_us: Mutex::default(),
-            may_lack_names: AtomicBool::new(false),
-        }
+        Self { needs, status: Mutex::default(), may_lack_names: AtomicBool::new(false) }
     }
 
     /// Checks the schema once. Keeps the result and returns it.
     pub(crate) async fn check(&self, store: &dyn SharedStore) -> Result<SchemaStatus, StoreError> {
         let status = store.check_schema(&self.needs).await?;
-        let may_lack_names = !status.fatal.is_empty() || self.is_other_table(&status);
-        self.may_lack_names.fetch_or(may_lack_names, Ordering::Relaxed);
-        *self.lock() = status.clone();
+        let before = std::mem::replace(&mut *self.lock(), status.clone());
+        // A first check has nothing to compare with.
+        let had_other_table = before.keyspaces.names_created_us.is_some()
+            && before.keyspaces.names_created_us != status.keyspaces.names_created_us;
+        self.may_lack_names.fetch_or(had_other_table || !status.fatal.is_empty(), Ordering::Relaxed);
         Ok(status)
     }
 
@@ -61,11 +56,9 @@ impl SchemaCheck {
                 // whose schema is out of date could make working tables appear broken.
                 match store.keyspace_state().await {
                     Ok(None) => {}
-                    Ok(Some(now)) if now.names_created_us != before.names_created_us => {}
-                    Ok(Some(now)) if now.keeps_commit_log != before.keeps_commit_log => {
-                        return self.set_log(before, now.keeps_commit_log);
-                    }
-                    Ok(Some(_)) => continue,
+                    Ok(Some(now)) if now == before.keyspaces => continue,
+                    Ok(Some(now)) if now.names_created_us != before.keyspaces.names_created_us => {}
+                    Ok(Some(now)) => return self.set_keyspaces(before, now),
                     Err(error) => {
                         tracing::debug!(%error, "cannot check the keyspaces, trying again");
                         continue;
@@ -82,9 +75,9 @@ impl SchemaCheck {
         }
     }
 
-    /// The status `before` with a new state of the commit log.
-    fn set_log(&self, before: SchemaStatus, keeps_commit_log: bool) -> SchemaStatus {
-        let now = SchemaStatus { keeps_commit_log, ..before };
+    /// The status `before` with a new state of the keyspaces.
+    fn set_keyspaces(&self, before: SchemaStatus, keyspaces: KeyspaceState) -> SchemaStatus {
+        let now = SchemaStatus { keyspaces, ..before };
         *self.lock() = now.clone();
         now
     }
@@ -93,13 +86,6 @@ impl SchemaCheck {
     /// the check before it. Such tables may lack names that the servers had before.
     pub(crate) fn take_may_lack_names(&self) -> bool {
         self.may_lack_names.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether the table for names is not the one that an earlier check has found.
-    fn is_other_table(&self, status: &SchemaStatus) -> bool {
-        let mut last = self.names_created_us.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(created_us) = status.names_created_us else { return false };
-        last.replace(created_us).is_some_and(|last| last != created_us)
     }
 
     pub(crate) fn status(&self) -> SchemaStatus {

@@ -178,8 +178,10 @@ fn status(report: &Report) -> SchemaStatus {
         features_off,
         notes,
         features: shared(report.features),
-        keeps_commit_log: report.durable_writes,
-        names_created_us: report.names_created_us,
+        keyspaces: KeyspaceState {
+            keeps_commit_log: report.durable_writes,
+            names_created_us: report.names_created_us,
+        },
         ignores_x_files_factor: report.made_by_biggraphite,
     }
 }

@@ -33,20 +33,18 @@ pub struct SchemaStatus {
     /// Whether the tables belong to a program that never applied a metric's xFilesFactor, so that it counts
     /// as 0.
     pub ignores_x_files_factor: bool,
+    /// The state of the keyspaces.
+    pub keyspaces: KeyspaceState,
+}
+
+/// What can change in the keyspaces while the schema has no problem.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyspaceState {
     /// Whether the servers write points to a log before they acknowledge them, so that a restart loses at
     /// most a few seconds of points. False if this is not known.
     pub keeps_commit_log: bool,
     /// When the servers created the table for names, in microseconds since the epoch by their clock. If it changes,
     /// the table was dropped and created again, and lacks the names of before. `None` if it is not known.
-    pub names_created_us: Option<i64>,
-}
-
-/// What can change in the keyspaces while the schema has no problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyspaceState {
-    /// As [`SchemaStatus::keeps_commit_log`].
-    pub keeps_commit_log: bool,
-    /// As [`SchemaStatus::names_created_us`].
     pub names_created_us: Option<i64>,
 }
 

@@ -168,13 +168,13 @@ async fn the_schema_is_read_once_for_each_check() {
 #[tokio::test(start_paused = true)]
 async fn a_keyspace_that_loses_its_commit_log_is_noticed() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
-    server.schema.lock().unwrap().keeps_commit_log = true;
+    server.schema.lock().unwrap().keyspaces.keeps_commit_log = true;
     let daemon = Daemon::new(&server, 1, dir.path());
     daemon.start().await;
     let is_durable = || daemon.outbox.is_durable.load(Ordering::Relaxed);
     assert!(is_durable());
     for keeps in [false, true] {
-        server.schema.lock().unwrap().keeps_commit_log = keeps;
+        server.schema.lock().unwrap().keyspaces.keeps_commit_log = keeps;
         wait_until("the change", async || is_durable() == keeps).await;
     }
     assert_eq!(server.checks.load(Ordering::Relaxed), 1, "the schema itself is not read again");
@@ -298,10 +298,11 @@ async fn names_are_created_again_in_tables_that_were_made_again() {
 
     // The same between two checks, so that no check finds a problem.
     let checks = server.checks.load(Ordering::Relaxed);
-    for id in [1, 2] {
-        server.schema.lock().unwrap().names_created_us = Some(id);
-        wait_until("a check", async || server.checks.load(Ordering::Relaxed) == checks + id as u64).await;
-        if id == 1 {
+    for created in [1, 2] {
+        server.schema.lock().unwrap().keyspaces.names_created_us = Some(created);
+        wait_until("a check", async || server.checks.load(Ordering::Relaxed) == checks + created as u64)
+            .await;
+        if created == 1 {
             MetadataStore::delete(&server.names, &all).await.unwrap();
         }
     }

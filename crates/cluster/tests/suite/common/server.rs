@@ -225,8 +225,7 @@ impl SharedStore for Connection {
     async fn keyspace_state(&self) -> Result<Option<KeyspaceState>, StoreError> {
         self.ask()?;
         let schema = self.server.schema.lock().unwrap();
-        let SchemaStatus { keeps_commit_log, names_created_us, .. } = *schema;
-        Ok(Some(KeyspaceState { keeps_commit_log, names_created_us }).filter(|_| schema.fatal.is_empty()))
+        Ok(Some(schema.keyspaces).filter(|_| schema.fatal.is_empty()))
     }
 
     async fn check_schema(&self, _: &SchemaNeeds) -> Result<SchemaStatus, StoreError> {
