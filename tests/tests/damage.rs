@@ -115,13 +115,13 @@ const END: i64 = START + 60 * 99;
 fn fill(into: &Path) -> (Model, Vec<Base>) {
     let setup = setup();
     let mut model = Model::new();
-    let all = names(300);
+    let all = names(120);
     let daemon = setup.start();
-    send(&daemon, &mut model, &all[..240], 0..70);
+    send(&daemon, &mut model, &all[..96], 0..70);
     daemon.flush();
     daemon.stop_well();
     let daemon = setup.start();
-    send(&daemon, &mut model, &all[..270], 70..85);
+    send(&daemon, &mut model, &all[..108], 70..85);
     wait_synced(&setup.data().join("journal"));
     daemon.kill();
     let daemon = setup.start();

@@ -11,6 +11,7 @@ use plumbago_store_cassandra::CassandraStore;
 use plumbago_store_cassandra::find::{Limits, Want};
 use plumbago_telemetry::Registry;
 use plumbago_tests::biggraphite::{Metric, Names, ONE};
+use plumbago_tests::rounds::is_long;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -107,15 +108,16 @@ fn three_ways_to_find_the_same_names() {
     assert_eq!(index.len(), names.len());
 
     let mut globs = Globs { random, names: &names, plain: false };
+    let (any, plain) = if is_long() { (1000, 300) } else { (400, 150) };
     let mut hits = 0;
-    for _ in 0..1000 {
+    for _ in 0..any {
         let glob = globs.next();
         hits += usize::from(!find_alike(&beside, &store, &index, &glob).metrics.is_empty());
     }
-    assert!(hits > 400, "{hits} globs found a metric");
+    assert!(hits > any * 2 / 5, "{hits} of {any} globs found a metric");
 
     globs.plain = true;
-    let plain: Vec<String> = (0..300).map(|_| globs.next()).collect();
+    let plain: Vec<String> = (0..plain).map(|_| globs.next()).collect();
     let asked: Vec<&str> = plain.iter().map(String::as_str).collect();
     for (glob, theirs) in plain.iter().zip(beside.biggraphite.glob(ONE, &asked)) {
         let ours = find_alike(&beside, &store, &index, glob);
