@@ -281,7 +281,7 @@ mod tests {
                     }
                 }
             });
-            for round in 0..12 {
+            for round in 0..6 {
                 let enough = written.load(Ordering::Acquire) + 700;
                 while written.load(Ordering::Acquire) < enough {
                     std::thread::yield_now();
