@@ -64,7 +64,7 @@ pub(crate) fn read(
     for source in sources {
         let failed = |error| JournalError::failed(format!("read {}", source.path.display()), error);
         let file = File::open(&source.path).map_err(failed)?;
-        let mut reader = FrameReader::new(&file, source.id.segment).map_err(failed)?;
+        let mut reader = FrameReader::until(&file, source.id.segment, source.end).map_err(failed)?;
         let mut at = source.from;
         while at < source.end {
             if read >= bytes_max {

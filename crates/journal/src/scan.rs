@@ -107,7 +107,13 @@ pub(crate) struct FrameReader<'a> {
 
 impl<'a> FrameReader<'a> {
     pub(crate) fn new(file: &'a File, segment: u32) -> io::Result<Self> {
-        let file_len = file.metadata()?.len();
+        Self::until(file, segment, u64::MAX)
+    }
+
+    /// Reads nothing from the offset `end` on. For a file in use: the reserved space after its last frame can be
+    /// released at any time.
+    pub(crate) fn until(file: &'a File, segment: u32, end: u64) -> io::Result<Self> {
+        let file_len = file.metadata()?.len().min(end);
         Ok(Self { file, segment, file_len, window: Vec::new(), window_at: 0 })
     }
 

@@ -10,6 +10,7 @@ use plumbago_model::ManualClock;
 
 use super::*;
 use crate::JournalWriter;
+use crate::files::LogFile;
 
 /// A disk with injected faults. It records the synced content, so that a test can simulate power loss.
 #[derive(Default)]
@@ -334,4 +335,22 @@ fn records_that_were_written_again_are_read_again() {
     // The data that the failed sync covered is visited twice, so that nothing is missed.
     let expected: Vec<u32> = (0..2000).chain(1000..3000).collect();
     assert_eq!(seen, expected);
+}
+
+/// Housekeeping may release the reserved space at the end of a file while the file is being read.
+#[test]
+fn a_file_is_read_while_it_is_closed() {
+    const POINTS: u32 = 100_000; // more than the reader keeps in memory
+    let mut setup = Setup::new();
+    setup.write(POINTS).unwrap();
+    let mut points = 0;
+    let mut note = |_: Record<'_>| {
+        if points == 0 {
+            lock(&setup.shared.log).files.values_mut().for_each(LogFile::seal);
+        }
+        points += 1;
+    };
+    let (_, is_end) = setup.shared.read_again(Position::default(), u64::MAX, &mut note).unwrap();
+    assert!(is_end);
+    assert_eq!(points, POINTS);
 }
