@@ -76,7 +76,7 @@ pub(crate) fn read(
                 // The reader has checked the frame, so visiting it cannot fail.
                 let _ = visit_frame(bytes, visit);
             } else {
-                at = reader.next_frame(at).map_err(failed)?.unwrap_or(source.end).min(source.end);
+                at = reader.next_frame(at).map_err(failed)?.unwrap_or(source.end);
                 metrics.corrupt_frames.add(1);
                 tracing::error!(
                     file = %source.path.display(), from, to = at,
