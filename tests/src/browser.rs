@@ -1,16 +1,17 @@
 //! A real Chromium, driven through its own chromedriver by the commands of the W3C's WebDriver protocol. It
 //! resolves no host except loopback.
 
+mod running;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::child::Guarded;
-use crate::wait::{HANG, wait_for, wait_ok};
-use crate::{counterpart, http};
+use self::running::Running;
+use crate::wait::wait_ok;
 
 /// The key under which the protocol gives the id of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -50,68 +51,27 @@ impl fmt::Display for Key {
     }
 }
 
-/// A browser with one window. Its methods return when the browser has finished the action.
+/// A browser with one window, as if it had just been started. Its methods return when the browser has finished the
+/// action.
 #[derive(Debug)]
 pub struct Browser {
-    control: SocketAddr,
-    session: String,
-    /// Declared first, so that the process is killed before the directory of its files is removed.
-    _process: Guarded,
-    _directory: TempDir,
+    /// `Some` until the drop.
+    running: Option<Running>,
+    /// The origins of the addresses that were opened.
+    opened: RefCell<BTreeSet<String>>,
 }
 
 impl Browser {
-    /// Starts a browser; `None`, and a recorded skip, if Chromium or chromedriver is not installed.
+    /// Starts a browser, or takes one that another test has left; `None`, and a recorded skip, if Chromium or
+    /// chromedriver is not installed.
     pub fn start() -> Option<Self> {
-        counterpart::on_path("chromedriver")?;
-        counterpart::on_path("chromium")?;
-        let directory = tempfile::Builder::new().prefix("plumbago-browser-").tempdir().unwrap();
-        let log = directory.path().join("chromedriver.log");
-        let launch = || {
-            let mut command = counterpart::on_path("chromedriver")?;
-            // Chromium keeps its profile and sockets here.
-            command.arg("--port=0").env("TMPDIR", directory.path()).env("HOME", directory.path());
-            Some(Guarded::start(command, &log))
-        };
-        let mut process = launch()?;
-        // chromedriver takes a port that is free for IPv6, and ends if that port is in use for IPv4.
-        let control: SocketAddr = wait_for("chromedriver to start", || {
-            let output = process.output();
-            if let Some(rest) = output.split("started successfully on port ").nth(1) {
-                let port = rest.split('.').next()?;
-                return Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)));
-            }
-            if !process.runs() {
-                process = launch()?;
-            }
-            None
-        });
-        let arguments = json!([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--hide-scrollbars",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            "--window-size=1440,900",
-            "--lang=en-GB",
-        ]);
-        let wanted = json!({"capabilities": {"alwaysMatch": {
-            "browserName": "chrome",
-            "timeouts": {"script": HANG.as_millis() as u64},
-            "goog:chromeOptions": {"args": arguments},
-            "goog:loggingPrefs": {"browser": "ALL"},
-        }}});
-        let started = ask(control, "POST", "/session", &wanted).unwrap();
-        let session = started["sessionId"].as_str().unwrap().to_owned();
-        Some(Self { control, session, _process: process, _directory: directory })
+        Running::get().map(|running| Self { running: Some(running), opened: RefCell::default() })
     }
 
     /// Opens an address and waits until it is loaded.
     pub fn open(&self, url: &str) {
+        let origin: Vec<&str> = url.splitn(4, '/').take(3).collect();
+        self.opened.borrow_mut().insert(origin.join("/"));
         self.command("url", &json!({"url": url}));
     }
 
@@ -274,7 +234,7 @@ impl Browser {
     pub fn picture(&self, name: &str) {
         let Some(directory) = std::env::var_os("PLUMBAGO_SCREENSHOTS") else { return };
         let path = Path::new(&directory).join(name);
-        let shot = ask(self.control, "GET", &format!("/session/{}/screenshot", self.session), &json!({}));
+        let shot = self.running().ask("GET", "screenshot", &json!({}));
         std::fs::write(path.with_extension("base64"), shot.unwrap().as_str().unwrap()).unwrap();
     }
 
@@ -332,15 +292,20 @@ impl Browser {
     }
 
     fn try_command(&self, path: &str, body: &Value) -> Result<Value, String> {
-        ask(self.control, "POST", &format!("/session/{}/{path}", self.session), body)
+        self.running().post(path, body)
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().unwrap()
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Chromium ends with its session. Killing chromedriver alone would leave it behind.
-        let path = format!("/session/{}", self.session);
-        let _ = http::try_request(self.control, "DELETE", &path, "", "");
+        // After a failure the browser may be in any state.
+        if let Some(running) = self.running.take().filter(|_| !std::thread::panicking()) {
+            running.give_back(self.opened.get_mut());
+        }
     }
 }
 
@@ -354,15 +319,4 @@ fn up(key: char) -> Value {
 
 fn to(x: i64, y: i64) -> Value {
     json!({"type": "pointerMove", "duration": 40, "x": x, "y": y})
-}
-
-/// Sends a command and returns the value of its answer, or the error as text.
-fn ask(control: SocketAddr, method: &str, path: &str, body: &Value) -> Result<Value, String> {
-    let body = if method == "GET" { String::new() } else { body.to_string() };
-    let answer = http::request(control, method, path, "Content-Type: application/json\r\n", &body);
-    let mut value: Value = serde_json::from_str(&answer.body).map_err(|error| error.to_string())?;
-    match answer.status {
-        200 => Ok(value["value"].take()),
-        _ => Err(value["value"]["message"].as_str().unwrap_or(&answer.body).to_owned()),
-    }
 }

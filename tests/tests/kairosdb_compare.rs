@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plumbago_kairosdb_node::kairosdb::{self, KairosDb};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
+use plumbago_tests::rounds::is_long;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -203,7 +204,8 @@ fn generated_queries(both: &Both) {
             });
         }
     }
-    let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", 6000));
+    let usual = if is_long() { 6000 } else { 3000 };
+    let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", usual));
     println!("seed {seed} (PLUMBAGO_SEED), {count} queries (PLUMBAGO_KAIROSDB_QUERIES)");
     let addresses = both.addresses();
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));

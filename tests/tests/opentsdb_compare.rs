@@ -10,6 +10,7 @@ use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::differences::Differences;
 use plumbago_tests::http;
 use plumbago_tests::opentsdb::OpenTsdb;
+use plumbago_tests::rounds::is_long;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -96,7 +97,7 @@ fn number(name: &str) -> Option<u64> {
 fn generated_queries_are_answered_as_opentsdb_answers_them() {
     let Some(both) = Both::start() else { return };
     let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_125);
-    let count = number("PLUMBAGO_OPENTSDB_QUERIES").unwrap_or(2100);
+    let count = number("PLUMBAGO_OPENTSDB_QUERIES").unwrap_or(if is_long() { 2100 } else { 1200 });
     let mut random = StdRng::seed_from_u64(seed);
     let points = generate::points(&mut random);
     both.put(&points);

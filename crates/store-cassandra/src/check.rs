@@ -59,12 +59,7 @@ impl CassandraStore {
     /// The error of the request, if the server's schema or clock cannot be read.
     pub async fn check(&self, tables: &BTreeSet<Table>) -> Result<Report, StoreError> {
         let live = self.live_schema().await?;
-        // Consistency levels depend on the driver's view of the keyspaces, which it refreshes only once a
-        // minute.
-        let refreshed = self.clusters.points.session().await?.refresh_metadata().await;
-        if let Err(error) = refreshed {
-            tracing::debug!(error = &error as &dyn std::error::Error, "metadata not refreshed");
-        }
+        refresh(&*self.clusters.points.session().await?).await;
         let metadata = self.config.metadata_keyspace();
         let components = live.components(&metadata).filter(|n| *n > 0).unwrap_or(self.config.components);
         let wanted = Schema::with_components(&self.config, components, tables, self.clock.now());
@@ -209,6 +204,14 @@ pub(crate) fn is_biggraphites(metadata: &str, live: &LiveSchema) -> bool {
     let ours = live.table(metadata, CHANGES);
     live.table(metadata, METRICS).is_some()
         && ours.is_none_or(|table| table.comment.contains(BESIDE_BIGGRAPHITE))
+}
+
+/// Makes the driver read the keyspaces again, which it otherwise does once a minute. It takes consistency levels and
+/// replicas from them.
+pub(crate) async fn refresh(session: &dyn Session) {
+    if let Err(error) = session.refresh_metadata().await {
+        tracing::debug!(error = &error as &dyn std::error::Error, "metadata not refreshed");
+    }
 }
 
 async fn server(session: &dyn Session) -> Result<Server, StoreError> {

@@ -59,8 +59,10 @@ pub(crate) trait Session: Debug + Send + Sync {
     fn get_default_execution_profile_handle(&self) -> &ExecutionProfileHandle;
 }
 
-/// Opens a session.
+/// Opens a session. After a change of the schema it does not read the keyspaces again by itself, so that it can be done once
+/// for many changes.
 pub(crate) fn open(builder: SessionBuilder) -> BoxFuture<'static, Result<Arc<dyn Session>, NewSessionError>> {
+    let builder = builder.refresh_metadata_on_auto_schema_agreement(false);
     Box::pin(async move { Ok(Arc::new(builder.build().await?) as Arc<dyn Session>) })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plumbago_store::{ErrorKind, StoreError};
 use scylla::statement::Statement as Request;
 
-use crate::check::{BESIDE_BIGGRAPHITE, is_biggraphites};
+use crate::check::{BESIDE_BIGGRAPHITE, is_biggraphites, refresh};
 use crate::config::{Config, Indexes};
 use crate::driver::Session;
 use crate::error;
@@ -135,6 +135,9 @@ impl CassandraStore {
             let session = if *keyspace == self.config.keyspace { &*points } else { &*names };
             run(session, statement, plan.server).await?;
             done(statement);
+        }
+        for session in [&*points, &*names] {
+            refresh(session).await;
         }
         self.retry_tables();
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;

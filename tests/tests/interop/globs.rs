@@ -108,7 +108,7 @@ fn three_ways_to_find_the_same_names() {
     assert_eq!(index.len(), names.len());
 
     let mut globs = Globs { random, names: &names, plain: false };
-    let (any, plain) = if is_long() { (1000, 300) } else { (400, 150) };
+    let (any, plain) = if is_long() { (1000, 300) } else { (250, 100) };
     let mut hits = 0;
     for _ in 0..any {
         let glob = globs.next();

@@ -53,11 +53,11 @@ async fn busy(count: usize, dir: &std::path::Path) -> (Arc<Server>, Daemon) {
     (server, daemon)
 }
 
-/// Three days of a daemon with some thousands of metrics, while another daemon and a program like BigGraphite
+/// Three days of a daemon with two thousand metrics, while another daemon and a program like BigGraphite
 /// use the same store.
 #[tokio::test(start_paused = true)]
 async fn a_day_has_at_most_two_requests_a_metric() {
-    const METRICS: usize = 5000;
+    const METRICS: usize = 2000;
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (server, daemon) = busy(METRICS, one.path()).await;
     let other = Daemon::new(&server, 2, two.path());

@@ -85,7 +85,7 @@ fn wanted(pattern: &Pattern, names: &BTreeSet<String>, directories: &BTreeSet<St
 #[tokio::test(flavor = "multi_thread")]
 async fn globs_give_the_same_names_as_the_matcher() {
     let Some(keyspace) = Keyspace::new("find") else { return };
-    globs(keyspace, if is_long() { 3000 } else { 1000 }).await;
+    globs(keyspace, if is_long() { 3000 } else { 600 }).await;
 }
 
 pub async fn globs(mut keyspace: Keyspace, rounds: usize) {

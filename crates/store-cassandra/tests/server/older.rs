@@ -29,5 +29,5 @@ async fn all_works_on(release: Release, version: (u32, u32)) {
     conformance::directories(keyspace("dirs")).await;
     names::everything(keyspace("names")).await;
     points::several_writers(keyspace("points")).await;
-    find::globs(keyspace("find"), 150).await;
+    find::globs(keyspace("find"), 100).await;
 }
