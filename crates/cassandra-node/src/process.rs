@@ -81,25 +81,25 @@ impl Drop for Tied {
     }
 }
 
-/// A command that runs `java` so that the kernel kills it when this process dies.
-pub fn tied(java: &Path) -> Command {
-    through("setpriv", &["--pdeathsig", "KILL", "--"], java)
+/// A command that runs a program so that the kernel kills it when this process dies.
+pub fn tied(program: &Path) -> Command {
+    through("setpriv", &["--pdeathsig", "KILL", "--"], program)
 }
 
-/// A command that runs `java` in a new session, which the terminal's signals do not reach.
-pub(crate) fn detached(java: &Path) -> Command {
-    through("setsid", &[], java)
+/// A command that runs a program in a new session, which the terminal's signals do not reach.
+pub(crate) fn detached(program: &Path) -> Command {
+    through("setsid", &[], program)
 }
 
-/// A command that runs `java` through a program of util-linux, or directly if that is not installed.
-fn through(program: &str, arguments: &[&str], java: &Path) -> Command {
+/// A command that runs a program through a tool of util-linux, or directly if that is not installed.
+fn through(tool: &str, arguments: &[&str], program: &Path) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|directory| directory.join(program).is_file()) {
-        let mut command = Command::new(program);
-        command.args(arguments).arg(java);
+    if std::env::split_paths(&path).any(|directory| directory.join(tool).is_file()) {
+        let mut command = Command::new(tool);
+        command.args(arguments).arg(program);
         return command;
     }
-    Command::new(java)
+    Command::new(program)
 }
 
 /// Makes the command append its output to a file.
