@@ -284,7 +284,7 @@ impl Browser {
 
     /// Runs a command of the DevTools protocol.
     fn devtools(&self, name: &str, parameters: &Value) -> Value {
-        self.command("goog/cdp/execute", &json!({"cmd": name, "params": parameters}))
+        self.running().devtools(name, parameters).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     fn command(&self, path: &str, body: &Value) -> Value {

@@ -116,7 +116,6 @@ impl Node {
         let mut command = process::tied(&java::find(self.options.release)?);
         flags::arguments(&mut command, &self.directory, &self.artifacts, &self.options)?;
         process::log_to(&mut command, &self.log)?;
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         self.process = Some(Tied::spawn(command)?);
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -30,12 +31,13 @@ pub struct Tied {
 }
 
 impl Tied {
-    /// Starts a command that has been put into a process group of its own.
+    /// Starts a command in a process group of its own.
     ///
     /// # Errors
     ///
     /// [`NodeError::Io`] if the command cannot be started.
     pub fn spawn(mut command: Command) -> Result<Self, NodeError> {
+        command.process_group(0);
         let (give, take) = mpsc::channel();
         let (keep, end) = mpsc::channel::<()>();
         std::thread::spawn(move || {
@@ -144,7 +146,6 @@ mod tests {
     fn sleeper() -> Tied {
         let mut command = tied(Path::new("/bin/sleep"));
         command.arg("1000");
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Tied::spawn(command).unwrap()
     }
 

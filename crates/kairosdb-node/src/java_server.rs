@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,7 +44,7 @@ impl JavaServer {
         let mut command = process::tied(&java::version("17")?);
         command.args(temporary(directory.path())?).args(launch.java);
         command.arg("-cp").arg(paths.join(":")).arg(launch.class).args(launch.arguments);
-        command.current_dir(directory.path()).process_group(0);
+        command.current_dir(directory.path());
         process::log_to(&mut command, &log)?;
         Ok(Self { process: Tied::spawn(command)?, log, directory })
     }

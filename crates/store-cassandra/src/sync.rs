@@ -1,7 +1,7 @@
 //! `syncdb`: finds out what is missing on the server and creates it. No other code changes the schema.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use plumbago_store::{ErrorKind, StoreError};
@@ -136,8 +136,11 @@ impl CassandraStore {
             run(session, statement, plan.server).await?;
             done(statement);
         }
-        for session in [&*points, &*names] {
-            refresh(session).await;
+        if !plan.statements.is_empty() {
+            refresh(&*points).await;
+            if !Arc::ptr_eq(&self.clusters.points, &self.clusters.names) {
+                refresh(&*names).await;
+            }
         }
         self.retry_tables();
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -50,14 +50,12 @@ impl Running {
         let window = self.post("window/new", &json!({"type": "tab"}))?;
         self.ask("DELETE", "window", &json!({}))?;
         self.post("window", &json!({"handle": window["handle"]}))?;
-        let devtools =
-            |name: &str, with: Value| self.post("goog/cdp/execute", &json!({"cmd": name, "params": with}));
         // Only the window in front has the focus.
-        devtools("Page.bringToFront", json!({}))?;
-        devtools("Network.clearBrowserCache", json!({}))?;
-        devtools("Network.clearBrowserCookies", json!({}))?;
+        self.devtools("Page.bringToFront", &json!({}))?;
+        self.devtools("Network.clearBrowserCache", &json!({}))?;
+        self.devtools("Network.clearBrowserCookies", &json!({}))?;
         for origin in opened {
-            devtools("Storage.clearDataForOrigin", json!({"origin": origin, "storageTypes": "all"}))?;
+            self.devtools("Storage.clearDataForOrigin", &json!({"origin": origin, "storageTypes": "all"}))?;
         }
         self.post("se/log", &json!({"type": "browser"})).map(|_| ())
     }
@@ -88,6 +86,11 @@ impl Running {
         Some(Self { control, session, _process: process, _directory: directory })
     }
 
+    /// Runs a command of the DevTools protocol.
+    pub(super) fn devtools(&self, name: &str, parameters: &Value) -> Result<Value, String> {
+        self.post("goog/cdp/execute", &json!({"cmd": name, "params": parameters}))
+    }
+
     /// Sends a command with a body and returns the value of its answer, or the error as text.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, String> {
         self.ask("POST", path, body)
@@ -116,7 +119,6 @@ fn launch(program: &Command, directory: &Path, log: &Path) -> Tied {
     // Chromium keeps its profile and sockets here.
     command.arg("--port=0").env("TMPDIR", directory).env("HOME", directory);
     process::log_to(&mut command, log).unwrap();
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     Tied::spawn(command).unwrap()
 }
 
