@@ -39,7 +39,7 @@ const TURN: i64 = 120;
 /// would configure it.
 const REPAIR_EVERY: i64 = 3600;
 /// Number of rounds of faults in a usual run, and with `PLUMBAGO_LONG`.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 const LONG_ROUNDS: usize = 6;
 const SEED: u64 = 1;
 /// How often a slow node is paused in a round, and for how long. The pause is the fault itself, not a wait of

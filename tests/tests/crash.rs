@@ -14,6 +14,7 @@ use plumbago_tests::counters::{Counters, JOURNAL_WRITTEN, Ledger};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::fold::floor;
 use plumbago_tests::http;
+use plumbago_tests::rounds::is_long;
 use plumbago_tests::send::{LineSender, lines};
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -22,9 +23,11 @@ use rand::{RngExt, SeedableRng};
 use crate::compare::{self, same};
 use crate::load::{self, Load, Sent};
 
-const KILLS_UNDER_LOAD: usize = 20;
-/// Number of kills after which the next start is killed too.
-const KILLS_AT_START: usize = 6;
+/// Number of kills under load in an ordinary run, and with `PLUMBAGO_LONG`.
+const KILLS_UNDER_LOAD: usize = 12;
+const LONG_KILLS_UNDER_LOAD: usize = 20;
+/// After every third kill the next start is killed, too.
+const KILLS_FOR_ONE_AT_START: usize = 3;
 
 #[test]
 fn crashes_lose_and_change_nothing() {
@@ -44,7 +47,8 @@ fn crashes_lose_and_change_nothing() {
         kills: 0,
     };
     run.process_start = run.load.now;
-    for round in 0..KILLS_UNDER_LOAD {
+    let kills = if is_long() { LONG_KILLS_UNDER_LOAD } else { KILLS_UNDER_LOAD };
+    for round in 0..kills {
         run.round(round);
     }
     run.end();
@@ -84,7 +88,7 @@ impl Run {
         };
         let shards = if shape.ordered { "1" } else { "2" };
         self.setup.set("engine.shards", shards).clock(self.load.now);
-        if round > 0 && round.is_multiple_of(KILLS_UNDER_LOAD / KILLS_AT_START) {
+        if round > 0 && round.is_multiple_of(KILLS_FOR_ONE_AT_START) {
             self.kill_at_start();
         }
         let what = format!("round {round}, {shape:?}");

@@ -28,7 +28,7 @@ use self::files::{HARMS, Harm, copy, files, harm, kind};
 
 const START: i64 = 1_763_900_040;
 /// Minimum number of cases in an ordinary run.
-const CASES: usize = 250;
+const CASES: usize = 200;
 /// Number of daemons that run at the same time.
 const WORKERS: usize = 3;
 /// The log may name a damaged file in at most this many lines.

@@ -160,13 +160,14 @@ fn fill(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
             answer.len() == least(metric) && answer.values().all(|points| points.len() > 1)
         })
     };
-    wait_until("KairosDB to have all series", || whole(&asked(real)));
     // Points with equal times make the number of points that KairosDB keeps uncertain, so wait until the number stays
     // the same.
+    let mut before = asked(real);
     wait_for("KairosDB to have all points", || {
-        let before = asked(real);
         std::thread::sleep(std::time::Duration::from_secs(2));
-        (before == asked(real)).then_some(before)
+        let answers = asked(real);
+        let is_unchanged = std::mem::replace(&mut before, answers) == before;
+        (is_unchanged && whole(&before)).then(|| before.clone())
     })
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plumbago_tests::rounds::is_long;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Harm {
     Flip,
@@ -13,13 +15,13 @@ pub(super) enum Harm {
 
 pub(super) const HARMS: [Harm; 4] = [Harm::Flip, Harm::Cut, Harm::Delete, Harm::Zero];
 
-/// The kind of a file: its path without numbers, except for the number of the keyspace.
+/// The kind of a file: its path without numbers. With `PLUMBAGO_LONG` the number of the keyspace is part of it.
 pub(super) fn kind(file: &Path) -> String {
     let parts: Vec<String> = file
         .iter()
         .map(|part| part.to_string_lossy().into_owned())
         .scan(String::new(), |before, part| {
-            let is_keyspace = before == "keyspaces";
+            let is_keyspace = is_long() && before == "keyspaces";
             *before = part.clone();
             Some(if is_keyspace { part } else { part.replace(|c: char| c.is_ascii_digit(), "") })
         })
