@@ -30,7 +30,7 @@ const COARSE: [(i64, i64); 2] = [(60, 3 * 3600), (600, 3 * 86_400)];
 const METHODS: [&str; 10] =
     ["average", "sum", "min", "max", "last", "avg_zero", "count", "absmax", "absmin", "median"];
 /// The number of rounds of an ordinary run.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 2;
 
 /// The raw slots of all metrics, with the last value of each slot.
 type Model = BTreeMap<String, BTreeMap<i64, f64>>;
