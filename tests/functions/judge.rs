@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use plumbago_tests::differences::Differences;
+use plumbago_tests::rounds::number;
 use serde_json::Value;
 
 use crate::cases::Case;
@@ -137,7 +138,7 @@ impl Judge {
             self.agreed,
             self.started.elapsed().as_secs_f64()
         );
-        let shown = std::env::var("PLUMBAGO_SHOWN").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+        let shown = number("PLUMBAGO_SHOWN").unwrap_or(40);
         let first: Vec<&str> = self.wrong.iter().take(shown).map(String::as_str).collect();
         assert!(self.wrong.is_empty(), "{} cases differ:\n{}", self.wrong.len(), first.join("\n"));
         assert!(self.cases >= at_least, "{} cases", self.cases);

@@ -1,6 +1,8 @@
-//! Runs a scenario several times, each time with another seed.
+//! Runs a scenario several times, each time with another seed, and reads the numbers that people choose for a run.
 
+use std::fmt::Debug;
 use std::ops::Range;
+use std::str::FromStr;
 
 /// The environment variable that sets the number of rounds of all scenarios.
 pub const VARIABLE: &str = "PLUMBAGO_ROUNDS";
@@ -10,15 +12,19 @@ pub fn is_long() -> bool {
     std::env::var_os("PLUMBAGO_LONG").is_some()
 }
 
+/// The number in an environment variable, or `None` if it is not set. Panics if it contains anything else.
+pub fn number<T: FromStr<Err: Debug>>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text} is not a number: {error:?}")))
+}
+
 /// The seeds of a scenario, one for each round: `first` and the numbers after it. There are `usual` rounds
 /// unless `PLUMBAGO_ROUNDS` contains another number. Panics if that is not a number above zero, because no
 /// round would run.
 pub fn seeds(first: u64, usual: u64) -> Range<u64> {
-    let rounds = match std::env::var(VARIABLE) {
-        Ok(text) => text.parse::<u64>().ok().filter(|rounds| *rounds > 0),
-        Err(_) => Some(usual),
-    };
-    first..first + rounds.expect("PLUMBAGO_ROUNDS is a number above zero")
+    let rounds = number(VARIABLE).unwrap_or(usual);
+    assert!(rounds > 0, "{VARIABLE} is a number above zero");
+    first..first + rounds
 }
 
 /// Runs a scenario once for each of its [`seeds`], and prints the seed first, so that a failed round can be repeated.

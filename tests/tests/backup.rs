@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
@@ -67,8 +68,8 @@ fn restored_equals(setup: &mut Setup, backup: &str, name: &str, load: &Load, lat
 
 #[test]
 fn backups_under_load_have_every_point_and_exact_aggregates() {
-    let rounds = std::env::var("PLUMBAGO_BACKUP_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
-    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_124);
+    let rounds = number("PLUMBAGO_BACKUP_ROUNDS").unwrap_or(3);
+    let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_124);
     println!("seed {seed} (PLUMBAGO_SEED), {rounds} rounds (PLUMBAGO_BACKUP_ROUNDS)");
     let mut load = Load::new(seed, 4);
     let mut setup = setup(&load);

@@ -17,7 +17,7 @@ use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::own_network;
-use plumbago_tests::rounds::is_long;
+use plumbago_tests::rounds::{is_long, number};
 use plumbago_tests::send::{LineSender, Point};
 use plumbago_tests::wait::{wait_ok, wait_until};
 use rand::rngs::StdRng;
@@ -368,10 +368,6 @@ fn near(a: Option<f64>, b: Option<f64>) -> bool {
     alike(a, b) || a.zip(b).is_some_and(|(a, b)| (a - b).abs() < 1e-6)
 }
 
-fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn random_faults() {
     if !own_network::inside("chaos::random_faults") {
@@ -380,9 +376,9 @@ fn random_faults() {
     let options =
         Options { heap_mib: 320, sasi: false, commitlog_sync: CommitlogSync::Periodic, ..Options::default() };
     let Some(cluster) = cluster_for_test(NODES, &options) else { return };
-    let seed = from_environment("PLUMBAGO_CHAOS_SEED").unwrap_or(SEED);
+    let seed = number("PLUMBAGO_CHAOS_SEED").unwrap_or(SEED);
     let usual = if is_long() { LONG_ROUNDS } else { ROUNDS };
-    let rounds = from_environment("PLUMBAGO_CHAOS_ROUNDS").map_or(usual, |rounds| rounds as usize);
+    let rounds = number("PLUMBAGO_CHAOS_ROUNDS").unwrap_or(usual);
     let mut chaos = Chaos::new(cluster, seed);
     chaos.steps(60);
     let start = Instant::now();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -153,7 +154,7 @@ fn a_start_from_a_checkpoint_does_not_read_the_journal() {
 /// The moments vary; none has to be hit exactly.
 #[test]
 fn kills_at_any_moment_of_a_stop_and_a_start_lose_nothing() {
-    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_126);
+    let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_126);
     println!("seed {seed} (PLUMBAGO_SEED)");
     let mut world = World::new(seed);
     for round in 0..15 {

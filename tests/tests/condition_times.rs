@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use plumbago_tests::capture::own_address;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
@@ -94,7 +95,6 @@ fn held(daemon: &Daemon) -> BTreeSet<&'static str> {
 /// present ones, and the log has a line for each beginning and each end.
 #[test]
 fn troubles_come_and_go() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (seed, steps) =
         (number("PLUMBAGO_SEED").unwrap_or(13), number("PLUMBAGO_CONDITION_STEPS").unwrap_or(40));
     println!("{steps} steps, seed {seed} (PLUMBAGO_CONDITION_STEPS, PLUMBAGO_SEED)");

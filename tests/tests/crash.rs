@@ -14,7 +14,7 @@ use plumbago_tests::counters::{Counters, JOURNAL_WRITTEN, Ledger};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::fold::floor;
 use plumbago_tests::http;
-use plumbago_tests::rounds::is_long;
+use plumbago_tests::rounds::{is_long, number};
 use plumbago_tests::send::{LineSender, lines};
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -31,7 +31,7 @@ const KILLS_FOR_ONE_AT_START: usize = 3;
 
 #[test]
 fn crashes_lose_and_change_nothing() {
-    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_121);
+    let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_121);
     println!("seed {seed} (PLUMBAGO_SEED)");
     let mut setup = Setup::new();
     setup.schemas(load::SCHEMAS).aggregation(&load::aggregation());

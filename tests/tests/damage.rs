@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plumbago_tests::counters::{JOURNAL_WRITTEN, Ledger};
 use plumbago_tests::daemon::{Daemon, Ended, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::{wait_for, wait_until};
 use rand::rngs::StdRng;
@@ -428,11 +429,6 @@ fn cases<'a>(bases: &'a [Base], count: usize, seed: u64) -> Vec<Case<'a>> {
         .collect()
 }
 
-/// A number in an environment variable.
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 fn seed() -> u64 {
     number("PLUMBAGO_SEED").unwrap_or(20_261_124)
 }
@@ -443,14 +439,14 @@ fn damage_is_said_and_survived() {
     let directory = tempfile::tempdir().unwrap();
     let (model, bases) = fill(directory.path());
     let ordinary = CASES.max(combinations(&bases).len());
-    let count = number("PLUMBAGO_DAMAGE_CASES").map_or(ordinary, |count| count as usize);
+    let count = number("PLUMBAGO_DAMAGE_CASES").unwrap_or(ordinary);
     for base in &bases {
         println!("{}: {:?}", base.name, base.kinds.keys().collect::<Vec<_>>());
     }
     check_clean(&bases[1]);
     let cases = cases(&bases, count, seed);
     println!("{count} cases, seed {seed} (PLUMBAGO_DAMAGE_CASES, PLUMBAGO_SEED)");
-    let only = number("PLUMBAGO_DAMAGE_CASE");
+    let only: Option<usize> = number("PLUMBAGO_DAMAGE_CASE");
     let next = AtomicUsize::new(0);
     let (failed, refused, lossy) = (Mutex::new(Vec::new()), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -458,7 +454,7 @@ fn damage_is_said_and_survived() {
             scope.spawn(|| {
                 let setup = setup();
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if only.is_some_and(|only| only != case.number as u64) {
+                    if only.is_some_and(|only| only != case.number) {
                         continue;
                     }
                     match case.run(&setup, &model) {

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -108,7 +109,7 @@ fn compare(daemon: &Daemon, random: &mut StdRng, now: i64) -> [u64; 5] {
 
 #[test]
 fn agrees_with_render_and_the_reader() {
-    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_125);
+    let seed = number("PLUMBAGO_SEED").unwrap_or(20_261_125);
     println!("seed {seed} (PLUMBAGO_SEED)");
     let mut random = StdRng::seed_from_u64(seed);
     let setup = setup(NOW);

@@ -12,13 +12,13 @@ mod writes;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plumbago_kairosdb_node::kairosdb::{self, KairosDb};
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
-use plumbago_tests::rounds::is_long;
+use plumbago_tests::rounds::{is_long, number};
 use plumbago_tests::wait::wait_until;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -29,13 +29,11 @@ use queries::Query;
 
 const QUERY: &str = "/api/v1/datapoints/query";
 
-const SEED: usize = 20_261_125;
-
 /// Number of threads that send queries.
 const ASKERS: usize = 3;
 
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+fn seed() -> u64 {
+    number("PLUMBAGO_SEED").unwrap_or(20_261_125)
 }
 
 fn now() -> i64 {
@@ -205,10 +203,10 @@ fn generated_queries(both: &Both) {
         }
     }
     let usual = if is_long() { 6000 } else { 3000 };
-    let (seed, count) = (number("PLUMBAGO_SEED", SEED), number("PLUMBAGO_KAIROSDB_QUERIES", usual));
+    let (seed, count) = (seed(), number("PLUMBAGO_KAIROSDB_QUERIES").unwrap_or(usual));
     println!("seed {seed} (PLUMBAGO_SEED), {count} queries (PLUMBAGO_KAIROSDB_QUERIES)");
     let addresses = both.addresses();
-    let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
+    let (next, tally) = (AtomicU64::new(0), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {
         for _ in 0..ASKERS {
             scope.spawn(|| {
@@ -217,7 +215,7 @@ fn generated_queries(both: &Both) {
                     if at >= count {
                         return;
                     }
-                    let query = queries::query(&mut SmallRng::seed_from_u64((seed + at) as u64), now);
+                    let query = queries::query(&mut SmallRng::seed_from_u64(seed + at), now);
                     let verdict = ask(addresses, QUERY, &query);
                     tally.lock().unwrap().add(verdict, &query.body.to_string());
                 }
@@ -228,9 +226,9 @@ fn generated_queries(both: &Both) {
 }
 
 fn tag_queries(both: &Both) {
-    let (seed, mut tally) = (number("PLUMBAGO_SEED", SEED), Tally::default());
+    let (seed, mut tally) = (seed(), Tally::default());
     for at in 0..200 {
-        let query = queries::tags(&mut SmallRng::seed_from_u64((seed + at) as u64));
+        let query = queries::tags(&mut SmallRng::seed_from_u64(seed + at));
         let verdict = ask(both.addresses(), "/api/v1/datapoints/query/tags", &query);
         tally.add(verdict, &query.body.to_string());
     }
@@ -309,7 +307,7 @@ fn deletions(both: &Both) {
         is_coarse: false,
     };
     both.wait_points(&left.body, 120);
-    let mut random = SmallRng::seed_from_u64(number("PLUMBAGO_SEED", SEED) as u64);
+    let mut random = SmallRng::seed_from_u64(seed());
     for _ in 0..20 {
         let from = START * 1000 + random.random_range(-2000..60_000);
         let until = from + random.random_range(0..4000);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, Response};
+use plumbago_tests::rounds::number;
 use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
 
@@ -256,7 +257,7 @@ fn quotas_hold_for_requests_too() {
 /// Kills the daemon twenty times while it processes requests. `PLUMBAGO_TEST_KILLS` sets another number.
 #[test]
 fn a_kill_loses_nothing_that_was_answered() {
-    let kills: i64 = std::env::var("PLUMBAGO_TEST_KILLS").map_or(20, |count| count.parse().unwrap());
+    let kills: i64 = number("PLUMBAGO_TEST_KILLS").unwrap_or(20);
     let setup = setup();
     let mut daemon = setup.start();
     let mut answered_in_all = 0;

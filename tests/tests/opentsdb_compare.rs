@@ -10,7 +10,7 @@ use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::differences::Differences;
 use plumbago_tests::http;
 use plumbago_tests::opentsdb::OpenTsdb;
-use plumbago_tests::rounds::is_long;
+use plumbago_tests::rounds::{is_long, number};
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -87,10 +87,6 @@ impl Both {
             (theirs.status, serde_json::from_str(&theirs.body).unwrap_or(Value::String(theirs.body)));
         [theirs, self.ours(method, path, body)]
     }
-}
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]

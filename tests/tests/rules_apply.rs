@@ -6,6 +6,7 @@ use std::process::Stdio;
 use plumbago_tests::child::cpu_of;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use serde_json::Value;
@@ -192,7 +193,7 @@ fn a_kill_in_the_middle_loses_nothing() {
 /// Number of metrics of the test under load. `PLUMBAGO_METRICS=100000` gives the figures of
 /// `docs/measurements.md`.
 fn metrics_under_load() -> usize {
-    std::env::var("PLUMBAGO_METRICS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000)
+    number("PLUMBAGO_METRICS").unwrap_or(1000)
 }
 
 /// All metrics change while points of all of them arrive, and none is lost. Prints the cost of the change.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Ended, Setup};
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 use plumbago_tests::whisper_files::{Slot, WhisperFiles};
@@ -161,7 +162,7 @@ fn imported_and_exported_files_show_what_whisper_shows() {
     let mut setup = Setup::new();
     setup.clock(NOW);
     let Some(mut whisper) = WhisperFiles::start(setup.path()) else { return };
-    let count = std::env::var("PLUMBAGO_TEST_WHISPER_FILES").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
+    let count = number("PLUMBAGO_TEST_WHISPER_FILES").unwrap_or(200);
     round_trip(&setup, &mut whisper, count);
 }
 

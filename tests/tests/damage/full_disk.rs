@@ -9,12 +9,13 @@ use std::path::Path;
 use plumbago_tests::counters::JOURNAL_WRITTEN;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::Point;
 use plumbago_tests::small_disk::{SmallDisk, with_small_disk};
 use plumbago_tests::wait::wait_until;
 
 use super::files::files;
-use super::{Case, END, Model, Outcome, cases, fill, missing, number, seed, setup, tail};
+use super::{Case, END, Model, Outcome, cases, fill, missing, seed, setup, tail};
 
 /// Number of cases in an ordinary run. Each has at least three starts.
 const CASES: usize = 24;
@@ -32,7 +33,7 @@ fn child_with_damage_on_a_full_disk() {
     let Some(disk) = SmallDisk::here() else { return };
     let directory = tempfile::tempdir().unwrap();
     let (model, bases) = fill(directory.path());
-    let count = number("PLUMBAGO_FULL_DISK_CASES").map_or(CASES, |count| count as usize);
+    let count = number("PLUMBAGO_FULL_DISK_CASES").unwrap_or(CASES);
     let mut setup = setup();
     setup.set("data_dir", disk.path().join("data").to_str().unwrap());
     setup.set("journal.min_free_bytes", "4MiB").set("store.embedded.min_free_bytes", "8MiB");

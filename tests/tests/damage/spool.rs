@@ -14,12 +14,12 @@ use plumbago_cassandra_node::server;
 use plumbago_tests::counters::Ledger;
 use plumbago_tests::daemon::{Daemon, Ended, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::wait::wait_for;
 
 use super::files::{copy, files};
 use super::{
-    Base, Case, Harm, LINES_MAX, Model, WORKERS, bases, cases, names, number, seed, send, setup, tail,
-    wait_synced,
+    Base, Case, Harm, LINES_MAX, Model, WORKERS, bases, cases, names, seed, send, setup, tail, wait_synced,
 };
 
 const KEYSPACE: &str = "damage_spool";
@@ -167,7 +167,7 @@ fn damage_while_cassandra_is_away_is_said_and_survived() {
     server.drop_keyspaces(KEYSPACE).unwrap();
     check_writer_id(&bases[1]);
     let sound: Vec<u64> = bases.iter().map(kept_by).collect();
-    let count = number("PLUMBAGO_SPOOL_DAMAGE_CASES").map_or(CASES, |count| count as usize);
+    let count = number("PLUMBAGO_SPOOL_DAMAGE_CASES").unwrap_or(CASES);
     let cases = cases(&bases, count, seed());
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

@@ -10,6 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
+use plumbago_tests::rounds::number;
 use plumbago_tests::send::LineSender;
 use plumbago_tests::wait::wait_until;
 use rand::rngs::StdRng;
@@ -41,7 +42,7 @@ struct Portion {
 #[test]
 #[ignore = "a figure"]
 fn what_was_sent_100_ms_before_a_kill_is_there() {
-    let seed: u64 = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(5);
+    let seed: u64 = number("PLUMBAGO_SEED").unwrap_or(5);
     println!("seed {seed} (PLUMBAGO_SEED)");
     let mut random = StdRng::seed_from_u64(seed);
     let mut setup = Setup::new();

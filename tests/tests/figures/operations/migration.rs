@@ -16,6 +16,7 @@ use plumbago_tests::capture::own_address;
 use plumbago_tests::child::Guarded;
 use plumbago_tests::counterpart;
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::rounds::number;
 use plumbago_tests::wait::{wait_ok, wait_until};
 use plumbago_tests::whisper_files::{Slot, WhisperFiles};
 use rand::rngs::StdRng;
@@ -303,7 +304,7 @@ fn rehearse(seed: u64) -> Option<(Compared, bool)> {
 #[ignore = "a figure"]
 fn carbon_is_left_under_load_and_taken_back() {
     let rounds = amount("MIGRATIONS", 20);
-    let seed = std::env::var("PLUMBAGO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(14_u64);
+    let seed = number("PLUMBAGO_SEED").unwrap_or(14_u64);
     println!("\nseed {seed} (PLUMBAGO_SEED), {rounds} rehearsals (PLUMBAGO_FIGURES_MIGRATIONS)");
     let (mut all, mut during, begun) = (Compared::default(), 0, Instant::now());
     for round in 0..rounds as u64 {
