@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plumbago_cassandra_node::server;
+use plumbago_cassandra_node::server::{self, Server};
 use plumbago_model::{Clock, Retention, SystemClock};
 use plumbago_store::WriterIdentity;
 use plumbago_store_cassandra::config::Indexes;
@@ -14,7 +14,7 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use uuid::Uuid;
 
-/// A keyspace for one test. The test drops it at its end.
+/// A keyspace for one test. The test drops it at its end if its node goes on.
 pub struct Keyspace {
     pub config: Config,
     is_kept: bool,
@@ -24,7 +24,9 @@ impl Keyspace {
     /// Settings for a new keyspace on the server that all tests share. Nothing is created yet. `None` if
     /// there is no server for tests.
     pub fn new(name: &str) -> Option<Self> {
-        Some(Self::on(&server::for_tests()?.contact_point(), name))
+        let server = server::for_tests()?;
+        let keyspace = Self::on(&server.contact_point(), name);
+        Some(Self { is_kept: matches!(server, Server::Own(_)), ..keyspace })
     }
 
     /// Settings for a new keyspace on another server.
@@ -68,12 +70,13 @@ impl Keyspace {
         store.sync(&plan, &mut |_| {}).await.unwrap();
     }
 
-    /// The same keyspace, which is not dropped, because its node ends with the test.
+    /// The same keyspace, which is not dropped, because its node ends with the test. In a run of these tests, the drops
+    /// took a third of the processor time (`docs/decisions/nodes-for-tests.md`).
     pub fn kept(self) -> Self {
         Self { is_kept: true, ..self }
     }
 
-    /// Drops the keyspace, because the server is shared and every table uses some of its memory.
+    /// Drops the keyspace, unless its node ends with the tests.
     pub async fn drop(self) {
         if self.is_kept {
             return;
