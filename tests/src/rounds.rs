@@ -43,7 +43,7 @@ mod tests {
     fn each_round_has_a_seed_of_its_own() {
         let mut seen = Vec::new();
         each(61, 2, |seed| seen.push(seed));
-        let rounds = std::env::var(VARIABLE).map_or(2, |text| text.parse::<u64>().unwrap());
+        let rounds: u64 = number(VARIABLE).unwrap_or(2);
         assert_eq!(seen, (61..61 + rounds).collect::<Vec<u64>>());
     }
 }

@@ -166,7 +166,8 @@ fn fill(real: &KairosDb) -> BTreeMap<&'static str, Answer> {
     wait_for("KairosDB to have all points", || {
         std::thread::sleep(std::time::Duration::from_secs(2));
         let answers = asked(real);
-        let is_unchanged = std::mem::replace(&mut before, answers) == before;
+        let is_unchanged = answers == before;
+        before = answers;
         (is_unchanged && whole(&before)).then(|| before.clone())
     })
 }

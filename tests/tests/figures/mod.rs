@@ -36,6 +36,7 @@ use plumbago_cassandra_node::{Cluster, Options};
 use plumbago_store_cassandra::Config;
 use plumbago_tests::child::cpu_of;
 use plumbago_tests::daemon::{Daemon, Setup};
+use plumbago_tests::rounds::number;
 
 /// A node configured as in production, except for its size.
 fn node() -> Option<Cluster> {
@@ -66,9 +67,9 @@ fn config(node: &Cluster, keyspace: &str) -> Config {
     Config { contact_points: node.contact_points(), keyspace: keyspace.to_owned(), ..Config::default() }
 }
 
-/// The number in the environment variable, or `usual`.
+/// The number in the environment variable `PLUMBAGO_FIGURES_<of>`, or `usual`.
 fn amount(of: &str, usual: usize) -> usize {
-    std::env::var(format!("PLUMBAGO_FIGURES_{of}")).map_or(usual, |given| given.parse().unwrap())
+    number(&format!("PLUMBAGO_FIGURES_{of}")).unwrap_or(usual)
 }
 
 /// Number of rows that the server has not acknowledged yet.

@@ -26,7 +26,7 @@ impl Keyspace {
     pub fn new(name: &str) -> Option<Self> {
         let server = server::for_tests()?;
         let keyspace = Self::on(&server.contact_point(), name);
-        Some(Self { is_kept: matches!(server, Server::Own(_)), ..keyspace })
+        Some(if matches!(server, Server::Own(_)) { keyspace.kept() } else { keyspace })
     }
 
     /// Settings for a new keyspace on another server.
