@@ -287,5 +287,5 @@ fn on_cassandra_metrics_are_copied_and_moved() {
     assert_eq!(names, ["new.a.cpu", "new.b.cpu", "newer.a.cpu", "newer.b.cpu"]);
     assert_eq!(seen(&daemon, "newer.b.cpu"), both);
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }

@@ -186,7 +186,7 @@ fn without_names_in_memory_the_rest_is_answered() {
         costs(&daemon, &[("under", "web")])["total"]["metrics"] == 2
     });
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 #[test]

@@ -316,5 +316,5 @@ fn on_cassandra_every_row_goes() {
     wait_until("its rows to be gone", || count(&raw) == 180);
     wait_until("the other daemon to be told", || sorted(&other) == ["new.cpu"]);
     other.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }

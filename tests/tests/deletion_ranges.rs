@@ -333,5 +333,5 @@ fn on_cassandra_the_range_goes_with_few_tombstones() {
     let daemon = setup.start_for_commands();
     all(&daemon, &wanted);
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }

@@ -379,9 +379,7 @@ fn three_nodes(seed: u64) {
 fn without_a_schema_and_without_a_table() {
     let Some(server) = server::for_tests() else { return };
     let mut cql = server.connect().unwrap();
-    for keyspace in ["faults_schema", "faults_schema_metadata"] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspace}")).unwrap();
-    }
+    server.drop_keyspaces("faults_schema").unwrap();
     let mut run = Run::new("faults_schema", &[server.contact_point()], 63);
     run.start();
     run.steps(10);
@@ -408,9 +406,7 @@ fn without_a_schema_and_without_a_table() {
     run.sent();
     run.check("after the table was made again");
     run.check_server("after the table was made again, by the server");
-    for keyspace in ["faults_schema", "faults_schema_metadata"] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspace}")).unwrap();
-    }
+    server.clean_up("faults_schema").unwrap();
 }
 
 /// Data directories that are lost, moved and copied. After a loss the daemon gets a new writer id, and the
@@ -420,10 +416,7 @@ fn without_a_schema_and_without_a_table() {
 #[test]
 fn a_data_directory_lost_and_cloned() {
     let Some(server) = server::for_tests() else { return };
-    let mut cql = server.connect().unwrap();
-    for keyspace in ["faults_clone", "faults_clone_metadata"] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspace}")).unwrap();
-    }
+    server.drop_keyspaces("faults_clone").unwrap();
     let mut run = Run::new("faults_clone", &[server.contact_point()], 64);
     run.syncdb();
     run.lost_until = Some(0);
@@ -471,7 +464,5 @@ fn a_data_directory_lost_and_cloned() {
     compare::stage(run.daemon(), &run.load, 0, judge, &mut complaints);
     assert_eq!(complaints, "", "after the data directory was copied");
     run.daemon.take().unwrap().0.stop_well();
-    for keyspace in ["faults_clone", "faults_clone_metadata"] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {keyspace}")).unwrap();
-    }
+    server.clean_up("faults_clone").unwrap();
 }

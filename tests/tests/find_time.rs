@@ -136,5 +136,5 @@ fn on_cassandra_metrics_of_other_daemons_are_looked_up() {
     assert_eq!(found(&daemon, "web.*", &range), ["web.busy", "web.other"]);
     assert_eq!(found(&daemon, "web.*", ""), ["web.busy", "web.other", "web.quiet"]);
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }

@@ -409,7 +409,7 @@ fn biggraphite_knows_the_metrics_of_a_list() {
         assert_eq!((known.retention.as_str(), known.aggregator.as_str()), ("1440*60s:720*3600s", method));
     }
     drop(biggraphite);
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 fn events(address: SocketAddr) -> Value {

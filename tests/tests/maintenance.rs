@@ -191,7 +191,7 @@ fn one_daemon_of_a_cluster_at_a_time() {
     });
     setup.set("data_dir", data.to_str().unwrap());
     daemon.stop_well();
-    server::for_tests().unwrap().drop_keyspaces(KEYSPACE).unwrap();
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }
 
 /// A setup with a keyspace of its own.
@@ -224,5 +224,5 @@ fn reads_are_noted() {
     wait_until("the read to be noted", || noted("reads.seen"));
     assert!(!noted("reads.unseen"));
     daemon.stop_well();
-    server::for_tests().unwrap().drop_keyspaces(KEYSPACE).unwrap();
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }

@@ -97,7 +97,7 @@ fn wrong_credentials() {
 #[test]
 fn a_keyspace_made_again() {
     let Some(server) = server::for_tests() else { return };
-    drop_keyspaces("remade");
+    server.drop_keyspaces("remade").unwrap();
     let mut cql = server.connect().unwrap();
     let mut run = Run::new("remade", &[server.contact_point()], 66);
     run.syncdb();
@@ -119,7 +119,7 @@ fn a_keyspace_made_again() {
     assert!(replayed.status < 300, "{replayed:?}");
     run.check_server("after the keyspace was made again");
     drop(run);
-    drop_keyspaces("remade");
+    server.clean_up("remade").unwrap();
 }
 
 /// For a while another cluster answers at the address of the node. It has a keyspace of the same name with
@@ -176,7 +176,7 @@ fn now() -> i64 {
 /// A setup with a keyspace of the shared server.
 fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
     let server = server::for_tests()?;
-    drop_keyspaces(keyspace);
+    server.drop_keyspaces(keyspace).unwrap();
     let mut setup = Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -187,10 +187,6 @@ fn setup(keyspace: &str, indexes: &str) -> Option<Setup> {
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     Some(setup)
-}
-
-fn drop_keyspaces(keyspace: &str) {
-    server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
 }
 
 fn sent(daemon: &Daemon) {
@@ -238,7 +234,7 @@ fn a_clock_that_was_ahead() {
     daemon.wait_names(1);
     assert!(seen(&daemon), "{:?}", daemon.render("clock.skew", now - 3600, now, now));
     daemon.stop_well();
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }
 
 /// Names that the tables cannot store are refused, counted by reason and logged. Other names are not affected.
@@ -277,5 +273,5 @@ fn names_that_the_tables_cannot_hold() {
     assert_eq!(daemon.names(), ["a.b.c.d"]);
     assert_eq!(daemon.render("a.b.c.d", now - 600, now, now)[0].known().len(), 3);
     daemon.stop_well();
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }

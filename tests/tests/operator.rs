@@ -421,13 +421,7 @@ fn schema_shows_the_server_first() {
     setup.set("store.cassandra.contact_points", &server.contact_point());
     setup.set("store.cassandra.keyspace", "operator_schema").set("store.cassandra.components", "4");
     setup.set("store.cassandra.indexes", "none");
-    let drop = || {
-        let mut cql = server.connect().unwrap();
-        for name in ["operator_schema", "operator_schema_metadata"] {
-            cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-        }
-    };
-    drop();
+    server.drop_keyspaces("operator_schema").unwrap();
     let before = setup.run(&["schema", "--retention", "60s:1d"]).output;
     let has = before.find("Cassandra ").unwrap();
     assert!(
@@ -436,7 +430,7 @@ fn schema_shows_the_server_first() {
     );
     assert!(setup.run(&["syncdb", "--retention", "60s:1d"]).status.success());
     let after = setup.run(&["schema", "--retention", "60s:1d"]).output;
-    drop();
+    server.clean_up("operator_schema").unwrap();
     let (server_part, needed) = after.split_once("Needed for the storage rules:").unwrap();
     assert!(server_part.contains("operator_schema: SimpleStrategy, replication_factor 1"), "{after}");
     for table in ["datapoints_1440p_60s_0", "metrics_metadata"] {

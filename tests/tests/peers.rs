@@ -38,15 +38,11 @@ pub(crate) fn setups(keyspace: &str, replicas: &[u8], now: i64) -> Option<Vec<Se
         setup.schemas(load::SCHEMAS).aggregation(&load::aggregation()).clock(now);
         setup
     };
-    drop_keyspaces(keyspace);
+    server.drop_keyspaces(keyspace).unwrap();
     let setups: Vec<Setup> = replicas.iter().zip(&admins).map(setup).collect();
     let ended = setups[0].run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
     Some(setups)
-}
-
-pub(crate) fn drop_keyspaces(keyspace: &str) {
-    server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
 }
 
 fn admin(daemon: &Daemon, method: &str, path: &str) -> http::Response {
@@ -177,7 +173,7 @@ fn two_replicas_and_a_reader() {
     for daemon in [one, two, reader] {
         daemon.stop_well();
     }
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }
 
 /// Two daemons each receive a part of the points, the third only reads. Windows contain all points.
@@ -229,7 +225,7 @@ fn two_writers_and_a_reader() {
     for daemon in [one, two.unwrap(), reader] {
         daemon.stop_well();
     }
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }
 
 /// Checks all stages of all metrics against the slots.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http::{self, url};
 use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::peers::{counter, drop_keyspaces, setups};
+use crate::peers::{counter, setups};
 
 const NOW: i64 = 1_700_000_100;
 
@@ -133,5 +134,5 @@ fn events_of_all_daemons() {
     for daemon in [one, two, stranger] {
         daemon.stop_well();
     }
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }

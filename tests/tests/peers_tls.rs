@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use plumbago_cassandra_node::server;
 use plumbago_tests::daemon::{Daemon, Setup};
 use plumbago_tests::http;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
-use crate::peers::{drop_keyspaces, setups};
+use crate::peers::setups;
 
 const KEYSPACE: &str = "peers_tls";
 const NOW: i64 = 1_700_000_400;
@@ -88,5 +89,5 @@ fn peers_are_asked_over_tls() {
         "{}",
         ended.output
     );
-    drop_keyspaces(KEYSPACE);
+    server::for_tests().unwrap().clean_up(KEYSPACE).unwrap();
 }

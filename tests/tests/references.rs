@@ -223,7 +223,7 @@ fn all_families() -> Option<(Families, BTreeSet<String>)> {
     wait_until("a repair", || cassandra.counters().sum("plumbago_maintenance_done_total") > 0);
     scrape(&cassandra, "Cassandra", &mut families);
     drop(cassandra);
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
     Some((families, carbon))
 }
 

@@ -27,10 +27,6 @@ pub(crate) fn setup(keyspace: &str, mode: &str, now: i64) -> Setup {
     setup
 }
 
-pub(crate) fn drop_keyspaces(keyspace: &str) {
-    server::for_tests().unwrap().drop_keyspaces(keyspace).unwrap();
-}
-
 pub(crate) fn syncdb(setup: &Setup) {
     let ended = setup.run(&["syncdb"]);
     assert!(ended.status.success(), "{}", ended.output);
@@ -56,10 +52,8 @@ fn assert_alike(memory: &Daemon, sasi: &Daemon, path: &str) -> String {
 #[test]
 fn both_modes_answer_alike() {
     const KEYSPACE: &str = "sasi_daemon";
-    if server::for_tests().is_none() {
-        return;
-    }
-    drop_keyspaces(KEYSPACE);
+    let Some(server) = server::for_tests() else { return };
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let now = now();
     let (in_memory, by_sasi) = (setup(KEYSPACE, "memory", now), setup(KEYSPACE, "sasi", now));
     syncdb(&in_memory);
@@ -123,7 +117,7 @@ fn both_modes_answer_alike() {
     wait_until("its own metric", || sasi.counters().sum("plumbago_engine_metrics") == 1);
     sasi.stop_well();
     memory.stop_well();
-    drop_keyspaces(KEYSPACE);
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 /// The page's tree works without counts, and its search reports which setting it needs.
@@ -149,10 +143,8 @@ fn the_page_is_served(sasi: &Daemon) {
 #[test]
 fn without_sasi_indexes_it_says_what_to_set() {
     const KEYSPACE: &str = "sasi_none";
-    if server::for_tests().is_none() {
-        return;
-    }
-    drop_keyspaces(KEYSPACE);
+    let Some(server) = server::for_tests() else { return };
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = setup(KEYSPACE, "sasi", now());
     setup.set("store.cassandra.indexes", "none").set("store.cassandra.components", "4");
     syncdb(&setup);
@@ -169,7 +161,7 @@ fn without_sasi_indexes_it_says_what_to_set() {
     wait_until("the indexes to be used", || ready().status == 200);
     assert_eq!(daemon.get("/metrics/find?query=*").body, "[]");
     daemon.stop_well();
-    drop_keyspaces(KEYSPACE);
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use plumbago_tests::http::{self, Response};
 use plumbago_tests::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::sasi::{drop_keyspaces, now, sent, setup, syncdb};
+use crate::sasi::{now, sent, setup, syncdb};
 
 const KEYSPACE: &str = "sasi_kairosdb";
 const METRIC: &str = "sasi.temp";
@@ -68,10 +68,8 @@ fn values(memory: &Daemon, now: i64) -> Vec<f64> {
 
 #[test]
 fn clients_are_told_what_is_missing() {
-    if server::for_tests().is_none() {
-        return;
-    }
-    drop_keyspaces(KEYSPACE);
+    let Some(server) = server::for_tests() else { return };
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let now = now();
     let (in_memory, by_sasi) = (open("memory", now), open("sasi", now));
     syncdb(&in_memory);
@@ -103,7 +101,7 @@ fn clients_are_told_what_is_missing() {
     assert_eq!(values(&memory, now), all);
     sasi.stop_well();
     memory.stop_well();
-    drop_keyspaces(KEYSPACE);
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 fn refuses_as_kairosdb(sasi: &Daemon, now: i64) {

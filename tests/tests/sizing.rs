@@ -13,8 +13,6 @@ use plumbago_tests::daemon::Setup;
 use plumbago_tests::send::Point;
 use plumbago_tests::wait::wait_until;
 
-use crate::peers::drop_keyspaces;
-
 /// Costs that were measured on two cores, from `docs/measurements.md`.
 mod cost {
     /// Processor seconds of a daemon for a million points, from lines to acknowledged rows.
@@ -199,7 +197,7 @@ fn a_row_in_the_spool() {
     const METRICS: usize = 2000;
     const KEYSPACE: &str = "sizing";
     let Some(server) = server::for_tests() else { return };
-    drop_keyspaces(KEYSPACE);
+    server.drop_keyspaces(KEYSPACE).unwrap();
     let mut setup = Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", KEYSPACE);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -228,5 +226,5 @@ fn a_row_in_the_spool() {
     println!("{row:.1} bytes for a row in the spool");
     assert!(row <= cost::SPOOL_ROW && row > cost::SPOOL_ROW * 0.8, "{row:.1} bytes for a row in the spool");
     drop(daemon);
-    drop_keyspaces(KEYSPACE);
+    server.clean_up(KEYSPACE).unwrap();
 }

@@ -239,7 +239,7 @@ fn to_cassandra_and_back() {
     });
     back.stop_well();
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }
 
 /// The command is killed again and again. The process of the command has both stores open.

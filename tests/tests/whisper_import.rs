@@ -482,5 +482,5 @@ fn cassandra_shows_what_whisper_shows() {
     assert_eq!((&again["created"], &again["skipped"]), (&json!(0), &json!({})), "{again}");
     compare_rendered(&daemon, &root, &retentions, &paths, &theirs);
     daemon.stop_well();
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
 }

@@ -17,8 +17,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use crate::peers::drop_keyspaces;
-
 /// A multiple of the coarsest resolution.
 const START: i64 = 1_700_000_400;
 /// The time at which the daemon is killed, which is in the middle of windows of both stages.
@@ -199,8 +197,9 @@ fn prepare(keyspace: &str, seed: u64, replica: u8) -> Option<Run> {
 fn repaired_windows_equal_the_model() {
     for seed in seeds(0, SEEDS) {
         const KEYSPACE: &str = "windows_repair";
+        let Some(server) = server::for_tests() else { return };
         let Some(mut run) = prepare(KEYSPACE, seed, (seed % 3) as u8) else { return };
-        drop_keyspaces(KEYSPACE);
+        server.drop_keyspaces(KEYSPACE).unwrap();
         assert!(run.setups[0].run(&["syncdb"]).status.success());
         let daemons = run.send();
         let [first, second] = &daemons;
@@ -239,7 +238,7 @@ fn repaired_windows_equal_the_model() {
         let at_rest = run.setups[1].clock(later).run(&["repair", "windows", "--rate", "0"]);
         assert!(at_rest.status.success() && !at_rest.output.contains("corrected"), "{}", at_rest.output);
         assert!(at_rest.output.contains("windows compared"), "{}", at_rest.output);
-        drop_keyspaces(KEYSPACE);
+        server.clean_up(KEYSPACE).unwrap();
     }
 }
 

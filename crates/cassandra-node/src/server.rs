@@ -75,6 +75,20 @@ impl Server {
         }
         Ok(())
     }
+
+    /// Drops the keyspaces of a test that ends, as [`Server::drop_keyspaces`], if the server goes on after the tests.
+    /// On a node that ends with the tests they stay, because drops take much processor time
+    /// (`docs/decisions/nodes-for-tests.md`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::drop_keyspaces`].
+    pub fn clean_up(&self, keyspace: &str) -> Result<(), NodeError> {
+        match self {
+            Self::Given(_) => self.drop_keyspaces(keyspace),
+            Self::Own(_) => Ok(()),
+        }
+    }
 }
 
 /// The server of this test process, started by the first call. Returns `None` if Java or Maven is missing;

@@ -164,7 +164,7 @@ fn damage_while_cassandra_is_away_is_said_and_survived() {
     server.drop_keyspaces(KEYSPACE).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let (known, bases) = fill(directory.path(), &server.contact_point());
-    server.drop_keyspaces(KEYSPACE).unwrap();
+    server.clean_up(KEYSPACE).unwrap();
     check_writer_id(&bases[1]);
     let sound: Vec<u64> = bases.iter().map(kept_by).collect();
     let count = number("PLUMBAGO_SPOOL_DAMAGE_CASES").unwrap_or(CASES);

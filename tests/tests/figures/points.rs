@@ -216,12 +216,7 @@ fn requests_per_point(
     flush: i64,
 ) -> f64 {
     const FLUSHES: i64 = 12;
-    let drop_keyspaces = || {
-        for name in [keyspace.to_owned(), format!("{keyspace}_metadata")] {
-            server.connect().unwrap().query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-        }
-    };
-    drop_keyspaces();
+    server.drop_keyspaces(keyspace).unwrap();
     let mut setup = plumbago_tests::daemon::Setup::new();
     setup.set("store.kind", "cassandra").set("store.cassandra.keyspace", keyspace);
     setup.set("store.cassandra.contact_points", &server.contact_point());
@@ -252,6 +247,6 @@ fn requests_per_point(
     }
     let requests = requests(&daemon) - before;
     daemon.stop_well();
-    drop_keyspaces();
+    server.clean_up(keyspace).unwrap();
     requests as f64 / points as f64
 }

@@ -126,9 +126,9 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// Drops the keyspaces, because the server is shared and every table uses some of its memory.
+    /// Drops the keyspaces of a given server. A node that was started for the tests ends with them.
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && std::env::var_os(server::GIVEN).is_some() {
             for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
                 self.cql(&format!("DROP KEYSPACE IF EXISTS {name}"));
             }

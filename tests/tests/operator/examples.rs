@@ -225,10 +225,7 @@ fn the_examples_of_the_help_work() {
     ] {
         assert!(seen.iter().any(|line| line.contains(part)), "no example has {part}: {seen:#?}");
     }
-    let mut cql = server.connect().unwrap();
-    for name in ["operator_help", "operator_help_metadata"] {
-        cql.query(&format!("DROP KEYSPACE IF EXISTS {name}")).unwrap();
-    }
+    server.clean_up("operator_help").unwrap();
 }
 
 fn run_example(line: &str, shell: &dyn Fn(&str, &str) -> Command) {
