@@ -31,7 +31,8 @@ impl Server {
     /// if its name cannot be resolved, and as [`Connection::open`].
     pub fn provide() -> Result<Self, NodeError> {
         let Some(given) = std::env::var(GIVEN).ok().filter(|value| !value.is_empty()) else {
-            let options = Options { stays_up: true, ..Options::default() };
+            // The tables of all tests stay until the end ([`Server::clean_up`]).
+            let options = Options { heap_mib: 768, stays_up: true, ..Options::default() };
             return Ok(Self::Own(Box::new(Cluster::start(1, &options)?)));
         };
         let resolved = given.to_socket_addrs().map_err(NodeError::io(format!("{GIVEN}={given}")))?;
