@@ -30,7 +30,7 @@ impl Server {
     /// As [`Cluster::start`] for a new node. For a given server, [`NodeError::Missing`] or [`NodeError::Io`]
     /// if its name cannot be resolved, and as [`Connection::open`].
     pub fn provide() -> Result<Self, NodeError> {
-        let Some(given) = std::env::var(GIVEN).ok().filter(|value| !value.is_empty()) else {
+        let Some(given) = given() else {
             // The tables of all tests stay until the end ([`Server::clean_up`]).
             let options = Options { heap_mib: 768, stays_up: true, ..Options::default() };
             return Ok(Self::Own(Box::new(Cluster::start(1, &options)?)));
@@ -90,6 +90,11 @@ impl Server {
             Self::Own(_) => Ok(()),
         }
     }
+}
+
+/// The value of [`GIVEN`]. `None` if the tests start a server of their own.
+pub fn given() -> Option<String> {
+    std::env::var(GIVEN).ok().filter(|value| !value.is_empty())
 }
 
 /// The server of this test process, started by the first call. Returns `None` if Java or Maven is missing;

@@ -128,7 +128,7 @@ impl Beside {
 impl Drop for Beside {
     /// Drops the keyspaces of a given server. A node that was started for the tests ends with them.
     fn drop(&mut self) {
-        if !std::thread::panicking() && std::env::var_os(server::GIVEN).is_some() {
+        if !std::thread::panicking() && server::given().is_some() {
             for name in [self.config.keyspace.clone(), self.config.metadata_keyspace()] {
                 self.cql(&format!("DROP KEYSPACE IF EXISTS {name}"));
             }
