@@ -14,7 +14,7 @@ use std::time::Instant;
 use futures::StreamExt;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use plumbago_cassandra_node::{Cluster, Options};
+use plumbago_cassandra_node::{Cluster, Options, server};
 use plumbago_model::{Aggregation, Clock, MetricConfig, MetricId, Stage, SystemClock};
 use plumbago_store::{MetadataStore, MetricMeta, RemotePoints, Run, WriteBatch, WriterIdentity};
 use plumbago_store_cassandra::layout::{Partition, Table, offset};
@@ -34,7 +34,7 @@ const SLOTS_PER_CALL: usize = 16_384;
 
 fn main() {
     let factor: f64 = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(1.0);
-    let given = std::env::var("PLUMBAGO_TEST_CASSANDRA").ok().filter(|given| !given.is_empty());
+    let given = server::given();
     let options = Options { heap_mib: 2048, quick: false, ..Options::default() };
     let own = if given.is_none() { Some(Cluster::start(1, &options).unwrap()) } else { None };
     let server = given.unwrap_or_else(|| own.as_ref().unwrap().nodes()[0].socket().to_string());
